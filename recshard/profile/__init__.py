@@ -1,0 +1,1 @@
+"""Statistics: how often every row of every table is used, and how hashing collides IDs."""

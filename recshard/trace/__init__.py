@@ -1,0 +1,1 @@
+"""Reading: one module per format, one synthetic generator, ID hashing."""
