@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class RecshardError(Exception):
@@ -19,7 +19,20 @@ class InputError(RecshardError):
 
 
 class DoesNotFit(RecshardError):
-    """The model needs more bytes than the topology has; the message names the memory and the shortfall."""
+    """The model needs more bytes than the topology has; the message names the memory and the shortfall.
+
+    Strategies know tables by index only: they write `{table}` and pass the index, and `named` fills in the name.
+    """
+
+    def __init__(self, message: str, table: int | None = None) -> None:
+        self.message, self.table = message, table
+        super().__init__(message.replace("{table}", f"table {table}"))
+
+    def named(self, names: Sequence[str]) -> DoesNotFit:
+        """Return the same error with the table's name in place of its index."""
+        if self.table is None:
+            return self
+        return DoesNotFit(self.message.replace("{table}", f"table '{names[self.table]}'"))
 
 
 def nearest(found: str, accepted: Iterable[str]) -> str:

@@ -12,6 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from recshard.errors import InputError
+from recshard.profile.profile import Profile
+from recshard.profile.unseen import expected_shares
+from recshard.topology import Topology, check_topology
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -111,3 +116,112 @@ class PlacementProblem:
     def class_order(self) -> IntArray:
         """All classes by falling density, ties in table order, shape (c,)."""
         return np.argsort(-self.class_density, kind="stable").astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How the model runs.
+
+    Attributes:
+        batch_size: samples per step over all devices; None: what tables.toml says.
+        training: whether gradients travel back through the network as well.
+        traffic_multiplier: bytes moved per byte of weights accessed, such as 3 for a read, a read of the
+            gradient's row and a write of the update.
+        unseen: whether the Good–Turing estimate corrects the counts for rows that the trace does not show.
+    """
+
+    batch_size: int | None = None
+    training: bool = True
+    traffic_multiplier: float = 1.0
+    unseen: bool = True
+
+
+OUTPUT_BYTES = 4  # pooled outputs travel as float32
+
+
+def build_problem(profile: Profile, topology: Topology, workload: Workload | None = None) -> PlacementProblem:
+    """Return the arrays that strategies work on.
+
+    Capacities given as a share of the model are resolved here; a tier that a device lacks has no bytes. All
+    that a table's features pool for other devices' samples crosses its device's network link.
+
+    Raises:
+        InputError: a batch size or traffic multiplier that is not above zero, or a topology without devices.
+    """
+    check_topology(topology)
+    workload = workload or Workload()
+    batch_size = profile.tables.batch_size if workload.batch_size is None else workload.batch_size
+    for name, value in (("batch size", batch_size), ("traffic multiplier", workload.traffic_multiplier)):
+        if not 0 < value < np.inf:
+            raise InputError(f"{name}: found {value}; accepted: a number above zero")
+    tables = profile.tables.tables
+    classes = [_classes(profile, j, workload.unseen) for j in range(len(tables))]
+    dim = np.array([t.dim for t in tables], dtype=np.int64)
+    devices = len(topology.devices)
+    crossing = batch_size * OUTPUT_BYTES * (devices - 1) / devices * (2 if workload.training else 1)
+    bandwidth, pool, capacity = _memory(topology, float(profile.tables.model_bytes))
+    network = np.inf if topology.network_bandwidth is None else topology.network_bandwidth
+    return PlacementProblem(
+        batch_size=batch_size,
+        rows=np.array([t.rows for t in tables], dtype=np.int64),
+        dim=dim,
+        row_bytes=np.array([t.row_bytes for t in tables], dtype=np.int64),
+        access_bytes=np.array([t.weight_bytes * workload.traffic_multiplier for t in tables]),
+        accesses=np.array([batch_size * profile.accesses_per_sample(j) for j in range(len(tables))]),
+        class_start=np.concatenate([[0], np.cumsum([len(rows) for rows, _ in classes])]).astype(np.int64),
+        class_rows=np.concatenate([rows for rows, _ in classes]),
+        class_share=np.concatenate([share for _, share in classes]),
+        network_bytes=crossing * dim * np.array([len(t.features) for t in tables]),
+        bandwidth=bandwidth,
+        pool=pool,
+        pool_capacity=capacity,
+        network_bandwidth=np.full(devices, network),
+    )
+
+
+def _classes(profile: Profile, index: int, unseen: bool) -> tuple[IntArray, FloatArray]:
+    """Return rows and share per row of a table's frequency classes; the rows never seen are the last class."""
+    stats = profile.stats[index]
+    missing = profile.tables.tables[index].rows - stats.seen_rows
+    if not stats.lookups:
+        return np.array([missing]), np.zeros(1)
+    if unseen:
+        share, rest = expected_shares(stats.class_count, stats.class_rows, missing)
+    else:
+        share, rest = stats.class_count / stats.lookups, 0.0
+    if not missing:
+        return stats.class_rows, share
+    return np.append(stats.class_rows, missing), np.append(share, rest)
+
+
+def _memory(topology: Topology, model_bytes: float) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return bandwidth (d, k), pool (d, k) and pool capacities (p,), tiers in the topology's order."""
+    names = topology.tier_names
+    devices = topology.devices
+    nodes = 1 + max(device.node for device in devices)
+    bandwidth = np.empty((len(devices), len(names)))
+    pool = np.empty((len(devices), len(names)), dtype=np.int64)
+    capacity: list[float] = []
+    node_pool: dict[tuple[int, int], int] = {}
+    for device in devices:
+        own = {tier.name: tier for tier in device.tiers}
+        for k, name in enumerate(names):
+            tier = own.get(name)
+            # A missing tier holds nothing, so its speed matters to nobody; it keeps the order of tiers.
+            slower = [own[n].bandwidth for n in names[k:] if n in own]
+            faster = [own[n].bandwidth for n in names[:k] if n in own]
+            bandwidth[device.index, k] = slower[0] if slower else faster[-1]
+            shared = tier is not None and tier.shared == "node"
+            if shared and (device.node, k) in node_pool:
+                pool[device.index, k] = node_pool[device.node, k]
+                continue
+            pool[device.index, k] = len(capacity)
+            if shared:
+                node_pool[device.node, k] = len(capacity)
+            if tier is None:
+                capacity.append(0.0)
+            elif tier.share is not None:
+                capacity.append(tier.share * model_bytes / (nodes if shared else len(devices)))
+            else:
+                capacity.append(float(tier.capacity or 0.0))
+    return bandwidth, pool, np.array(capacity)

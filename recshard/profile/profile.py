@@ -1,0 +1,128 @@
+"""Profile: what a trace tells about a model's tables, and nothing about where they will stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from recshard.tables import EmbeddingTable, TableSet
+from recshard.trace.base import IntArray
+
+
+@dataclass(frozen=True)
+class FeatureStats:
+    """How one feature occurs: `lookups` IDs in the `present` samples that have any, among `samples`."""
+
+    name: str
+    table: str
+    samples: int
+    present: int
+    lookups: int
+
+    @property
+    def pooling_factor(self) -> float:
+        """IDs per sample when the feature is present; 0 where it never is."""
+        return self.lookups / self.present if self.present else 0.0
+
+    @property
+    def coverage(self) -> float:
+        """Share of samples in which the feature is present."""
+        return self.present / self.samples
+
+
+@dataclass(frozen=True)
+class HashingStats:
+    """How the raw IDs of a hashed table share its rows.
+
+    Attributes:
+        distinct_ids: distinct raw IDs met.
+        collided_ids: those among them that share their row with another.
+        collided_accesses: lookups that land on a row which several raw IDs share.
+    """
+
+    distinct_ids: int
+    collided_ids: int
+    collided_accesses: int
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """Exact counts of one table.
+
+    Attributes:
+        class_count: the distinct numbers of lookups that rows received, falling, shape (c,); never 0.
+        class_rows: how many rows received each, shape (c,).
+        hashing: collisions, where raw IDs were hashed or taken modulo; None where IDs are rows already.
+    """
+
+    class_count: IntArray
+    class_rows: IntArray
+    hashing: HashingStats | None = None
+
+    @cached_property
+    def lookups(self) -> int:
+        """Lookups of the table, over all its features."""
+        return int(np.dot(self.class_count, self.class_rows))
+
+    @cached_property
+    def seen_rows(self) -> int:
+        """Rows that were looked up at least once."""
+        return int(self.class_rows.sum())
+
+
+def expected_reached(ids: int, rows: int) -> float:
+    """Return the rows that `ids` distinct raw IDs, hashed uniformly into `rows`, reach on average (design.md)."""
+    return float(-rows * np.expm1(ids * np.log1p(-1.0 / rows))) if rows > 1 else float(min(ids, 1))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The statistics of a trace.
+
+    Attributes:
+        tables: the model's tables, nothing left to infer.
+        samples: samples counted.
+        features: one entry per feature, in table order.
+        stats: one entry per table.
+        hot_rows: gives, by index of a table, its rows that were seen, hottest first (equal counts by rising
+            row), and their counts, both of shape (seen,). Read on demand: they are the bulk of a profile.
+        source: names the traces.
+    """
+
+    tables: TableSet
+    samples: int
+    features: tuple[FeatureStats, ...]
+    stats: tuple[TableStats, ...]
+    hot_rows: Callable[[int], tuple[IntArray, IntArray]]
+    source: tuple[str, ...] = ()
+
+    @property
+    def lookups(self) -> int:
+        """Lookups of all tables."""
+        return sum(s.lookups for s in self.stats)
+
+    def occupancy(self, index: int) -> float:
+        """Return the share of a table's rows that any lookup reached."""
+        return self.stats[index].seen_rows / self.tables.tables[index].rows
+
+    def accesses_per_sample(self, index: int) -> float:
+        """Return Σ coverage × pooling factor over the features of a table."""
+        return self.stats[index].lookups / self.samples
+
+    def access_cdf(self, index: int) -> tuple[IntArray, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+        """Return the exact access CDF at its corners: rows k, shape (c + 1,), and the share of the hottest k."""
+        stats = self.stats[index]
+        rows = np.concatenate([[0], np.cumsum(stats.class_rows)])
+        accesses = np.concatenate([[0], np.cumsum(stats.class_rows * stats.class_count)])
+        return rows, accesses / max(stats.lookups, 1)
+
+    def table(self, name: str) -> EmbeddingTable:
+        """Return the table of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return next(t for t in self.tables.tables if t.name == name)

@@ -1,0 +1,159 @@
+"""A profile on disk: `profile.json` for what has names, Parquet for what has rows (design.md, "Files on disk").
+
+`classes.parquet` holds the count of counts (table, count, rows) and `rows.parquet` every row seen, hottest
+first (table, row, count); either loads into pandas with `pd.read_parquet`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recshard import files
+from recshard.errors import InputError
+from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, expected_reached
+from recshard.tables import EmbeddingTable, TableSet, format_tables
+from recshard.trace.base import IntArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MARKER = "profile.json"
+VERSION = 1
+_CLASSES = "classes.parquet"
+_ROWS = "rows.parquet"
+
+
+def save_profile(profile: Profile, path: str | Path) -> None:
+    """Write `profile` to the folder `path`, and its tables, filled in, to `path` + `.tables.toml` beside it.
+
+    Raises:
+        InputError: the folder cannot be written, or something else stands there.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    target = Path(path)
+    with files.new_folder(target, MARKER) as folder:
+        names = [t.name for t in profile.tables.tables]
+        schema = pa.schema([("table", pa.string()), ("count", pa.int64()), ("rows", pa.int64())])
+        with pq.ParquetWriter(folder / _CLASSES, schema) as writer:
+            for name, stats in zip(names, profile.stats, strict=True):
+                writer.write_table(
+                    _columns(schema, name, stats.class_count, stats.class_rows, len(stats.class_count))
+                )
+        schema = pa.schema([("table", pa.string()), ("row", pa.int64()), ("count", pa.int64())])
+        with pq.ParquetWriter(folder / _ROWS, schema) as writer:
+            for j, name in enumerate(names):
+                rows, counts = profile.hot_rows(j)
+                writer.write_table(_columns(schema, name, rows, counts, len(rows)))
+        (folder / MARKER).write_text(json.dumps(_document(profile), indent=1, ensure_ascii=False) + "\n")
+    files.write_text(tables_beside(target), format_tables(profile.tables))
+
+
+def tables_beside(path: str | Path) -> Path:
+    """Return where the filled-in tables of a profile are written: next to it, as `<profile>.tables.toml`."""
+    return Path(path).with_name(Path(path).name + ".tables.toml")
+
+
+def _columns(schema: pa.Schema, name: str, first: IntArray, second: IntArray, length: int) -> pa.Table:
+    import pyarrow as pa
+
+    table = pa.DictionaryArray.from_arrays(pa.array(np.zeros(length, dtype=np.int32)), pa.array([name]))
+    return pa.Table.from_arrays([table.cast(pa.string()), pa.array(first), pa.array(second)], schema=schema)
+
+
+def _document(profile: Profile) -> dict[str, Any]:
+    tables = []
+    for j, (table, stats) in enumerate(zip(profile.tables.tables, profile.stats, strict=True)):
+        entry: dict[str, Any] = dataclasses.asdict(table)
+        entry |= {"lookups": stats.lookups, "seen_rows": stats.seen_rows, "occupancy": profile.occupancy(j)}
+        if stats.hashing is not None:
+            entry["hashing"] = dataclasses.asdict(stats.hashing)
+            entry["expected_occupancy"] = expected_reached(stats.hashing.distinct_ids, table.rows) / table.rows
+        tables.append(entry)
+    features = [
+        dataclasses.asdict(f) | {"pooling_factor": f.pooling_factor, "coverage": f.coverage}
+        for f in profile.features
+    ]
+    return {
+        "format_version": VERSION,
+        "source": list(profile.source),
+        "samples": profile.samples,
+        "batch_size": profile.tables.batch_size,
+        "tables": tables,
+        "features": features,
+    }
+
+
+def load_profile(path: str | Path) -> Profile:
+    """Return the profile in the folder `path`; rows are read from disk when asked for.
+
+    Raises:
+        InputError: no such folder, no profile, of another version, cut short, or with counts that do not add up.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    folder = Path(path)
+    document = files.read_json(folder, MARKER, "profile", VERSION)
+    try:
+        classes = pq.read_table(folder / _CLASSES)
+        rows_groups = pq.ParquetFile(folder / _ROWS).metadata.num_row_groups
+        names = classes["table"].combine_chunks().dictionary_encode()
+        code = {name: i for i, name in enumerate(names.dictionary.to_pylist())}
+        table_code = names.indices.to_numpy()
+        if (np.diff(table_code) < 0).any():
+            raise ValueError(f"{_CLASSES}: tables are mixed up")
+        count, rows = classes["count"].to_numpy(), classes["rows"].to_numpy()
+        tables, stats = [], []
+        for entry in document["tables"]:
+            fields = {f.name: entry[f.name] for f in dataclasses.fields(EmbeddingTable)}
+            table = EmbeddingTable(**(fields | {"features": tuple(entry["features"])}))
+            number = code.get(table.name, len(code))
+            mine = slice(*np.searchsorted(table_code, [number, number + 1]))
+            hashing = HashingStats(**entry["hashing"]) if "hashing" in entry else None
+            stats.append(_checked(TableStats(count[mine], rows[mine], hashing), table, entry["lookups"], folder))
+            tables.append(table)
+        features = tuple(
+            FeatureStats(f["name"], f["table"], f["samples"], f["present"], f["lookups"])
+            for f in document["features"]
+        )
+        tables_set = TableSet(tuple(tables), document["batch_size"])
+        samples, source = document["samples"], tuple(document["source"])
+    except (OSError, ArrowException, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{folder}: the profile is damaged ({error}); make it again with `recshard profile`"
+        ) from None
+    if rows_groups < sum(s.seen_rows > 0 for s in stats):
+        raise InputError(f"{folder / _ROWS}: rows are missing; make the profile again with `recshard profile`")
+    return Profile(tables_set, samples, features, tuple(stats), _row_reader(folder, tables_set), source)
+
+
+def _checked(stats: TableStats, table: EmbeddingTable, lookups: int, folder: Path) -> TableStats:
+    """Return `stats` unless its numbers cannot be those of the table."""
+    count, rows = stats.class_count, stats.class_rows
+    sound = count.dtype == np.int64 and rows.dtype == np.int64
+    sound = sound and bool((count > 0).all() and (rows > 0).all() and (np.diff(count) < 0).all())
+    if not sound or stats.lookups != lookups or stats.seen_rows > table.rows:
+        raise InputError(
+            f"{folder / _CLASSES}: counts of table '{table.name}' do not add up to its {lookups} lookups in "
+            f"{table.rows} rows; make the profile again with `recshard profile`"
+        )
+    return stats
+
+
+def _row_reader(folder: Path, tables: TableSet) -> Callable[[int], tuple[IntArray, IntArray]]:
+    def read(index: int) -> tuple[IntArray, IntArray]:
+        import pyarrow.parquet as pq
+
+        name = tables.tables[index].name
+        part = pq.read_table(folder / _ROWS, columns=["row", "count"], filters=[("table", "==", name)])
+        return part["row"].to_numpy(), part["count"].to_numpy()
+
+    return read
