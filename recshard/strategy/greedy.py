@@ -14,6 +14,7 @@ from recshard.strategy.result import Solution, solution
 from recshard.units import format_bytes
 
 Cost = Literal["size", "lookup", "size-lookup"]
+GREEDY_COSTS: dict[str, Cost] = {"size": "size", "lookup": "lookup", "size-lookup": "size-lookup"}
 
 
 def greedy_cost(problem: PlacementProblem, cost: Cost) -> FloatArray:

@@ -23,22 +23,19 @@ from recshard.strategy.moves import (
     restore,
 )
 from recshard.strategy.result import Solution, solution, split_exactly
-from recshard.strategy.stop import Progress, Stop, after_seconds, any_of, at_gap, when_stagnant
+from recshard.strategy.stop import Progress, Stop
 from recshard.units import format_bytes
 
-DEFAULT_SECONDS = 10.0
 _ROUNDS_PER_CALL = 20
-_STAGNANT_ROUNDS = 2000
-_TARGET_GAP = 1e-5
 _STARTS = 50
 _GAIN = 1e-9  # relative: smaller gains are rounding
 
 
-def search(problem: PlacementProblem, stop: Stop | None = None, seed: int = 0) -> Solution:
+def search(problem: PlacementProblem, stop: Stop, seed: int = 0) -> Solution:
     """Return the best placement that local search finds.
 
     Args:
-        stop: when to end; by default at a gap of 0.001%, after 2,000 rounds in vain, or after 10 s.
+        stop: when to end; asked every few rounds.
         seed: of the random moves; the same seed and rounds give the same placement.
 
     Raises:
@@ -46,7 +43,6 @@ def search(problem: PlacementProblem, stop: Stop | None = None, seed: int = 0) -
     """
     rng = np.random.default_rng(seed)
     bound = lower_bound_ms(problem)
-    stop = stop or any_of(at_gap(_TARGET_GAP), when_stagnant(_STAGNANT_ROUNDS), after_seconds(DEFAULT_SECONDS))
     current = start(problem, rng)
     descend(current)
     best, best_device = float(current.cost.max()), current.device.copy()

@@ -1,0 +1,158 @@
+"""A plan on disk: `plan.json` for what has names, Parquet for what has rows (design.md, "Files on disk").
+
+`tables.parquet` has a row per table: its arrays and rows per tier; `classes.parquet` the frequency classes that
+the strategy saw; `hot_rows.parquet` the rows of split tables, hottest first, from which the remap is made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from recshard import files
+from recshard.errors import InputError
+from recshard.placement import InvalidPlacement, Placement, check_placement
+from recshard.plan.plan import Plan
+from recshard.problem import IntArray, PlacementProblem
+from recshard.tables import EmbeddingTable, TableSet
+
+MARKER = "plan.json"
+VERSION = 1
+_TABLES = "tables.parquet"
+_CLASSES = "classes.parquet"
+_HOT_ROWS = "hot_rows.parquet"
+_PER_TABLE = ("rows", "dim", "row_bytes", "access_bytes", "accesses", "network_bytes")
+
+
+def save_plan(plan: Plan, path: str | Path) -> None:
+    """Write `plan` to the folder `path`.
+
+    Raises:
+        InputError: the folder cannot be written, or something else stands there.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    problem, placement = plan.problem, plan.placement
+    with files.new_folder(path, MARKER) as folder:
+        names = [t.name for t in plan.tables.tables]
+        columns = {"table": pa.array(names), "device": pa.array(placement.device)}
+        columns |= {field: pa.array(getattr(problem, field)) for field in _PER_TABLE}
+        for k, tier in enumerate(plan.tier_names):
+            columns[f"rows_{tier}"] = pa.array(placement.rows[:, k])
+            columns[f"access_share_{tier}"] = pa.array(plan.access_share[:, k])
+        pq.write_table(pa.table(columns), folder / _TABLES)
+        classes = {
+            "table": pa.DictionaryArray.from_arrays(pa.array(problem.class_table), pa.array(names)),
+            "rows": pa.array(problem.class_rows),
+            "share": pa.array(problem.class_share),
+        }
+        pq.write_table(pa.table(classes), folder / _CLASSES)
+        schema = pa.schema([("table", pa.string()), ("row", pa.int64())])
+        with pq.ParquetWriter(folder / _HOT_ROWS, schema) as writer:
+            for j, name in enumerate(names):
+                if plan.is_split(j):
+                    rows = plan.hot_rows(j)
+                    repeated = pa.DictionaryArray.from_arrays(np.zeros(len(rows), dtype=np.int32), [name])
+                    part = pa.Table.from_arrays([repeated.cast(pa.string()), pa.array(rows)], schema=schema)
+                    writer.write_table(part)
+        (folder / MARKER).write_text(json.dumps(_document(plan), indent=1, ensure_ascii=False) + "\n")
+
+
+def _document(plan: Plan) -> dict[str, object]:
+    problem = plan.problem
+    network = problem.network_bandwidth
+    return {
+        "format_version": VERSION,
+        **plan.summary(),
+        "tier_names": list(plan.tier_names),
+        "batch_size": problem.batch_size,
+        "tables": [dataclasses.asdict(t) for t in plan.tables.tables],
+        "memory": {
+            "bandwidth": problem.bandwidth.tolist(),
+            "pool": problem.pool.tolist(),
+            "pool_capacity": problem.pool_capacity.tolist(),
+            "network_bandwidth": network.tolist() if np.isfinite(network).all() else None,
+        },
+    }
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Return the plan in the folder `path`, its placement checked anew.
+
+    Raises:
+        InputError: no such folder, no plan, of another version, cut short, or with a placement that breaks a rule.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    folder = Path(path)
+    document = files.read_json(folder, MARKER, "plan", VERSION)
+    try:
+        table = pq.read_table(folder / _TABLES)
+        classes = pq.read_table(folder / _CLASSES)
+        pq.read_metadata(folder / _HOT_ROWS)
+        tables = tuple(
+            EmbeddingTable(**(entry | {"features": tuple(entry["features"])})) for entry in document["tables"]
+        )
+        names = [t.name for t in tables]
+        if table["table"].to_pylist() != names:
+            raise ValueError(f"{_TABLES} and {MARKER} name different tables")
+        index = {name: j for j, name in enumerate(names)}
+        class_names = classes["table"].combine_chunks()
+        order = np.array([index[name] for name in class_names.dictionary.to_pylist()], dtype=np.int64)
+        class_table = order[class_names.indices.to_numpy()] if len(order) else np.zeros(0, dtype=np.int64)
+        memory = document["memory"]
+        devices = len(memory["bandwidth"])
+        network = memory["network_bandwidth"]
+        problem = PlacementProblem(
+            batch_size=document["batch_size"],
+            **{field: table[field].to_numpy() for field in _PER_TABLE},
+            class_start=np.searchsorted(class_table, np.arange(len(tables) + 1)),
+            class_rows=classes["rows"].to_numpy(),
+            class_share=classes["share"].to_numpy(),
+            bandwidth=np.array(memory["bandwidth"], dtype=np.float64),
+            pool=np.array(memory["pool"], dtype=np.int64),
+            pool_capacity=np.array(memory["pool_capacity"], dtype=np.float64),
+            network_bandwidth=np.full(devices, np.inf) if network is None else np.array(network, dtype=np.float64),
+        )
+        tier_names = tuple(document["tier_names"])
+        rows = np.column_stack([table[f"rows_{tier}"].to_numpy() for tier in tier_names])
+        placement = Placement(table["device"].to_numpy(), rows)
+        check_placement(problem, placement)
+        return Plan(
+            tables=TableSet(tables, document["batch_size"]),
+            tier_names=tier_names,
+            topology=document["topology"],
+            problem=problem,
+            placement=placement,
+            hot_rows=_row_reader(folder, names),
+            strategy=document["strategy"],
+            status=document["status"],
+            lower_bound_ms=document["lower_bound_ms"],
+            gap=document["gap"],
+            seconds=document["seconds"],
+            notes=document["notes"],
+            provenance=document["provenance"],
+        )
+    except InvalidPlacement as error:
+        raise InputError(
+            f"{folder}: the plan breaks a rule: {error}; make it again with `recshard plan`"
+        ) from None
+    except (OSError, ArrowException, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{folder}: the plan is damaged ({error}); make it again with `recshard plan`") from None
+
+
+def _row_reader(folder: Path, names: list[str]) -> Callable[[int], IntArray]:
+    def read(index: int) -> IntArray:
+        import pyarrow.parquet as pq
+
+        part = pq.read_table(folder / _HOT_ROWS, columns=["row"], filters=[("table", "==", names[index])])
+        rows: IntArray = part["row"].to_numpy()
+        return rows
+
+    return read

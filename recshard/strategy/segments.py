@@ -1,0 +1,57 @@
+"""Access curves with fewer corners, for a MILP: outer approximations, so that what it proves holds.
+
+A table's access CDF is concave. The lower envelope of some of its tangents lies on or above it, so a model that
+uses it may only find placements too cheap, never too dear: its bound holds for the exact problem. (Chords, like
+the ICDF steps of the RecShard paper, lie below the CDF and prove nothing.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from recshard.problem import FloatArray, PlacementProblem
+
+
+def segments(problem: PlacementProblem, table: int, most: int) -> tuple[FloatArray, FloatArray]:
+    """Return the segments of a table's access curve, hottest first.
+
+    Args:
+        most: segments at most, 2 or more; the exact classes where they are no more than that.
+
+    Returns:
+        Rows of each segment (not always whole), which add up to the table's, shape (s,), and the share of the
+        table's accesses that one row of it receives, shape (s,).
+    """
+    part = slice(problem.class_start[table], problem.class_start[table + 1])
+    rows = problem.class_rows[part].astype(np.float64)
+    share = problem.class_share[part]
+    if len(rows) <= most:
+        return rows, share
+    end = np.cumsum(rows)
+    covered = np.cumsum(rows * share)
+    # Tangents spread evenly over accesses and rows alike; the hottest and the coldest class always among them.
+    position = covered / covered[-1] + end / end[-1]
+    chosen = np.searchsorted(position, np.linspace(0, 2, most))
+    chosen = np.unique(np.concatenate([[0], np.minimum(chosen[1:], len(rows) - 1)]))
+    slope = share[chosen]
+    x, y = (end - rows)[chosen], (covered - rows * share)[chosen]
+    # Where neighbouring tangents y_i + slope_i · (r − x_i) meet.
+    meet = (y[1:] - y[:-1] + slope[:-1] * x[:-1] - slope[1:] * x[1:]) / (slope[:-1] - slope[1:])
+    return np.diff(np.concatenate([[0.0], meet, [end[-1]]])), slope
+
+
+def icdf_steps(problem: PlacementProblem, table: int, steps: int) -> tuple[FloatArray, FloatArray]:
+    """Return the ICDF of the RecShard paper: rows that cover 0, 1/steps … 1 of the accesses.
+
+    Returns:
+        Rows, rounded up to whole ones, and the exact share of accesses they cover, both of shape (steps + 1,).
+    """
+    part = slice(problem.class_start[table], problem.class_start[table + 1])
+    rows = np.concatenate([[0.0], np.cumsum(problem.class_rows[part])])
+    covered = np.concatenate([[0.0], np.cumsum(problem.class_rows[part] * problem.class_share[part])])
+    if covered[-1] == 0:
+        return np.zeros(steps + 1), np.zeros(steps + 1)
+    wanted = np.linspace(0.0, covered[-1], steps + 1)
+    used = np.flatnonzero(np.diff(covered, prepend=-1.0) > 0)  # the CDF without its flat end, to invert it
+    needed = np.minimum(np.ceil(np.interp(wanted, covered[used], rows[used]) - 1e-9), rows[-1])
+    return needed, np.interp(needed, rows, covered)
