@@ -1,0 +1,26 @@
+"""`recshard export`: a plan for the systems that people train on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recshard.cli.output import Json, emit
+
+
+def command(
+    plan: Annotated[Path, typer.Argument(help="A plan, as `recshard plan` writes it.")],
+    to: Annotated[str, typer.Option(help="fbgemm.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    as_json: Json = False,
+) -> None:
+    """Write embedding specs per device, a part for every tier of a split table, and the remap of its rows."""
+    from rich.text import Text
+
+    from recshard.export import export_plan
+    from recshard.plan import load_plan
+
+    document = export_plan(load_plan(plan), to, output)
+    emit(as_json, lambda: document, lambda: Text(f"{output}: written for {to}"))

@@ -1,0 +1,65 @@
+"""What every command prints: one JSON object or a report on standard output, all else on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a report.")]
+
+_EVERY_SECONDS = 5.0
+
+
+def emit(as_json: bool, document: Callable[[], dict[str, Any]], report: Callable[[], RenderableType]) -> None:
+    """Print a command's result, in one of its two forms; the other is not made."""
+    if as_json:
+        print(json.dumps(_finite(document()), ensure_ascii=False, allow_nan=False))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    # Redirected output has no width of its own; tables must not be folded to 80 columns there.
+    if not console.is_terminal:
+        console.width = 160
+    console.print(report())
+
+
+def _finite(value: Any) -> Any:
+    """Return `value` as JSON can say it: what is not a finite number is null."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+def note(message: str) -> None:
+    """Say on standard error what goes on."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def counting(what: str) -> Callable[[int, int], None]:
+    """Return a progress callback that says on standard error, every few seconds, how far counting has got."""
+    begin = time.perf_counter()
+    said = begin
+
+    def progress(samples: int, lookups: int) -> None:
+        nonlocal said
+        now = time.perf_counter()
+        if now - said >= _EVERY_SECONDS:
+            said = now
+            rate = lookups / (now - begin)
+            note(f"{what}: {samples:,} samples, {lookups:,} lookups, {rate / 1e6:.1f} million lookups/s")
+
+    return progress

@@ -1,0 +1,1 @@
+"""Reports: what a plan says, on the console and as figures."""

@@ -1,0 +1,192 @@
+"""Plans, replays and comparisons as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from recshard.check import CheckResult
+from recshard.plan.plan import Plan
+from recshard.profile.profile import Profile, expected_reached
+from recshard.replay import Replay
+from recshard.units import format_bytes
+
+_TOP = 10
+
+
+def report_plan(plan: Plan) -> RenderableType:
+    """Return a plan's report: its devices, the tables that matter most, bound and gap in one sentence."""
+    return Group(_devices(plan), _tables(plan), Text(proof_sentence(plan)))
+
+
+def proof_sentence(plan: Plan) -> str:
+    """Return what is proven about a plan, in one sentence."""
+    if plan.gap == 0:
+        proof = "which no placement of these tables can beat"
+    else:
+        proof = f"{share(plan.gap)} above the proven lower bound of {plan.lower_bound_ms:.4g} ms" + (
+            ": optimal within 0.01%" if plan.status == "optimal" else ""
+        )
+    return f"The slowest device takes {plan.bottleneck_ms:.4g} ms a step, {proof}."
+
+
+def share(value: float) -> str:
+    """Return a share as a percentage that never rounds something to nothing."""
+    if value == 0:
+        return "0%"
+    return f"{100 * value:.1f}%" if value >= 0.01 else f"{100 * value:.2g}%"
+
+
+def _devices(plan: Plan) -> Table:
+    table = _table(f"{plan.strategy} on {plan.topology}: devices")
+    table.add_column("device", justify="right")
+    table.add_column("cost ms", justify="right")
+    table.add_column("tables", justify="right")
+    for tier in plan.tier_names:
+        table.add_column(f"{tier} bytes", justify="right")
+        table.add_column("full", justify="right")
+        table.add_column("accesses", justify="right")
+    for d, device in enumerate(plan.devices):
+        cells = [str(d), f"{device['cost_ms']:.4g}", str(len(device["tables"]))]
+        for tier in plan.tier_names:
+            entry = device["tiers"][tier]
+            capacity = entry["capacity_bytes"]
+            cells.append(format_bytes(entry["bytes"]))
+            cells.append(share(entry["bytes"] / capacity) if capacity else "–")
+            cells.append(share(entry["access_share"]))
+        table.add_row(*cells)
+    return table
+
+
+def _tables(plan: Plan) -> Table:
+    """The tables that cost most, in their order."""
+    problem, placement = plan.problem, plan.placement
+    slowness = 1e3 / problem.bandwidth[placement.device]
+    cost = (plan.access_share * slowness).sum(axis=1) * problem.traffic
+    top = np.argsort(-cost, kind="stable")[:_TOP]
+    table = _table(f"the {len(top)} costliest of {problem.tables} tables")
+    for name in ("table", "device", "cost ms", "rows", "bytes", "accesses/step"):
+        table.add_column(name, justify="left" if name == "table" else "right")
+    for tier in plan.tier_names:
+        table.add_column(f"{tier} rows", justify="right")
+        table.add_column(f"{tier} acc.", justify="right")
+    for j in top:
+        cells = [
+            plan.tables.tables[j].name,
+            str(placement.device[j]),
+            f"{cost[j]:.4g}",
+            f"{problem.rows[j]:,}",
+            format_bytes(problem.table_bytes[j]),
+            f"{problem.accesses[j]:,.0f}",
+        ]
+        for k in range(len(plan.tier_names)):
+            cells += [share(placement.rows[j, k] / problem.rows[j]), share(plan.access_share[j, k])]
+        table.add_row(*cells)
+    return table
+
+
+def replay_report(replay: Replay) -> RenderableType:
+    """Return a replay's report: accesses per device and tier, and what was predicted."""
+    summary = replay.summary()
+    table = _table(f"{replay.plan.strategy} replayed on {replay.source}")
+    table.add_column("device", justify="right")
+    table.add_column("cost ms", justify="right")
+    for tier in replay.plan.tier_names:
+        table.add_column(f"{tier} accesses", justify="right")
+    for d, device in enumerate(summary["devices"]):
+        counts = [f"{device['accesses'][tier]:,}" for tier in replay.plan.tier_names]
+        table.add_row(str(d), f"{device['cost_ms']:.4g}", *counts)
+    sentence = (
+        f"{replay.samples:,} samples, {replay.lookups:,} lookups: {share(replay.slow_share)} outside the fastest "
+        f"tier ({share(replay.plan.slow_share)} predicted), slowest device {summary['bottleneck_ms']:.4g} ms "
+        f"({replay.plan.bottleneck_ms:.4g} predicted)."
+    )
+    return Group(table, Text(sentence))
+
+
+def check_report(result: CheckResult) -> RenderableType:
+    """Return the learned cost beside the optimiser's, per device, and the verdict."""
+    summary = result.summary()
+    table = _table("optimiser's and learned cost")
+    for name in ("device", "tier", "optimiser ms", "learned ms"):
+        table.add_column(name, justify="right")
+    for entry in summary["devices"]:
+        for tier, costs in entry["tiers"].items():
+            learned = costs["learned_ms"]
+            table.add_row(
+                str(entry["device"]),
+                tier,
+                f"{costs['cost_ms']:.4g}",
+                "unchecked" if learned is None else f"{learned:.4g}",
+            )
+    return Group(table, Text(f"{summary['verdict']}: {summary['reason']}"))
+
+
+def comparison_report(rows: Sequence[dict[str, Any]], title: str) -> RenderableType:
+    """Return strategies side by side; what a strategy has no answer to is a dash, and its reason stands below."""
+    table = _table(title)
+    names = ("strategy", "bottleneck ms", "× best", "gap", "slow share", "imbalance", "seconds", "status")
+    replayed = any("replayed" in row for row in rows)
+    for name in names[:-2] + (("replayed ms", "replayed slow") if replayed else ()) + names[-2:]:
+        table.add_column(name, justify="left" if name == "strategy" else "right")
+    best = min((row["bottleneck_ms"] for row in rows if row["bottleneck_ms"] is not None), default=0.0)
+    for row in rows:
+        if row["bottleneck_ms"] is None:
+            table.add_row(row["name"], *["–"] * (len(table.columns) - 2), row["status"])
+            continue
+        ratio = row["bottleneck_ms"] / best if best else 1.0
+        cells = [row["name"], f"{row['bottleneck_ms']:.4g}", f"{ratio:.2f}", share(row["gap"])]
+        cells += [share(row["slow_share"]), f"{row['imbalance']:.3f}"]
+        if replayed:
+            cells += [f"{row['replayed']['bottleneck_ms']:.4g}", share(row["replayed"]["slow_share"])]
+        table.add_row(*cells, f"{row['seconds']:.2f}", row["status"])
+    reasons = [Text(f"{row['name']}: {row['reason']}") for row in rows if "reason" in row]
+    return Group(table, *reasons)
+
+
+def profile_report(profile: Profile) -> RenderableType:
+    """Return a profile's report: a line per table, the most looked up first."""
+    table = _table(f"{profile.samples:,} samples, {profile.lookups:,} lookups, {len(profile.tables)} tables")
+    names = (
+        "table",
+        "rows",
+        "ids",
+        "lookups/sample",
+        "coverage",
+        "rows reached",
+        "half of accesses in",
+        "collided",
+    )
+    for name in names:
+        table.add_column(name, justify="left" if name == "table" else "right")
+    order = sorted(range(len(profile.tables)), key=lambda j: -profile.stats[j].lookups)
+    for j in order:
+        emb, stats = profile.tables.tables[j], profile.stats[j]
+        coverage = [f.coverage for f in profile.features if f.table == emb.name]
+        rows, covered = profile.access_cdf(j)
+        half = rows[int(np.searchsorted(covered, 0.5))] if stats.lookups else 0
+        reached, collided = share(profile.occupancy(j)), "–"
+        if stats.hashing is not None:
+            expected = expected_reached(stats.hashing.distinct_ids, emb.rows) / emb.rows
+            reached += f" ({share(expected)} expected)"
+            collided = share(stats.hashing.collided_accesses / max(stats.lookups, 1))
+        table.add_row(
+            emb.name,
+            f"{emb.rows:,}",
+            str(emb.ids),
+            f"{profile.accesses_per_sample(j):.3g}",
+            share(max(coverage)),
+            reached,
+            f"{half:,} rows",
+            collided,
+        )
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold")

@@ -1,0 +1,1 @@
+"""Execution: torch modules that look up rows where a plan puts them."""
