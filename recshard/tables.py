@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 
 from recshard.errors import InputError, nearest
 from recshard.spec import Spec, read_spec
@@ -116,10 +116,11 @@ class _TableSpec(Spec):
 
     @field_validator("dtype", "optimizer", "ids", mode="before")
     @classmethod
-    def _known_word(cls, value: object) -> object:
-        words = [*get_args(Dtype), *get_args(Optimizer), *get_args(Ids)]
-        if isinstance(value, str) and value not in words:
-            raise ValueError(f"found {value!r}{nearest(value, words)}; accepted: see the README's tables.toml")
+    def _known_word(cls, value: object, info: ValidationInfo) -> object:
+        words = {"dtype": get_args(Dtype), "optimizer": get_args(Optimizer), "ids": get_args(Ids)}
+        accepted = words[str(info.field_name)]
+        if value not in accepted:
+            raise ValueError(f"found {value!r}{nearest(str(value), accepted)}; accepted: {', '.join(accepted)}")
         return value
 
 
