@@ -111,7 +111,7 @@ class Plan:
             "status": self.status,
             "bottleneck_ms": self.bottleneck_ms,
             "lower_bound_ms": self.lower_bound_ms,
-            "gap": self.gap,
+            "gap": self.gap if np.isfinite(self.gap) else None,
             "imbalance": self.imbalance,
             "slow_share": self.slow_share,
             "seconds": self.seconds,

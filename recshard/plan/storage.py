@@ -15,9 +15,10 @@ import numpy as np
 
 from recshard import files
 from recshard.errors import InputError
-from recshard.placement import InvalidPlacement, Placement, check_placement
+from recshard.placement import InvalidPlacement, Placement, bottleneck_ms, check_placement
 from recshard.plan.plan import Plan
 from recshard.problem import IntArray, PlacementProblem
+from recshard.strategy.stop import relative_gap
 from recshard.tables import EmbeddingTable, TableSet
 
 MARKER = "plan.json"
@@ -134,7 +135,7 @@ def load_plan(path: str | Path) -> Plan:
             strategy=document["strategy"],
             status=document["status"],
             lower_bound_ms=document["lower_bound_ms"],
-            gap=document["gap"],
+            gap=relative_gap(bottleneck_ms(problem, placement), document["lower_bound_ms"]),
             seconds=document["seconds"],
             notes=document["notes"],
             provenance=document["provenance"],

@@ -15,6 +15,9 @@ class TieredEmbeddingBag(nn.Module):
     unsplit `nn.EmbeddingBag`.
     """
 
+    tier: Tensor
+    slot: Tensor
+
     def __init__(self, weight: Tensor, remap: Remap) -> None:
         """Divide `weight`, shape (rows, dim), among the tiers that `remap` names."""
         super().__init__()
@@ -22,7 +25,7 @@ class TieredEmbeddingBag(nn.Module):
         self.register_buffer("slot", torch.from_numpy(remap.slot))
         parts = []
         for k in range(int(remap.tier.max()) + 1):
-            mine = torch.nonzero(self.tier == k).flatten()
+            mine = torch.nonzero(torch.eq(self.tier, k)).flatten()
             part = torch.empty(len(mine), weight.shape[1], dtype=weight.dtype)
             part[self.slot[mine].long()] = weight[mine]
             parts.append(nn.Parameter(part))
@@ -39,7 +42,7 @@ class TieredEmbeddingBag(nn.Module):
         pooled = torch.zeros(len(offsets), self.parts[0].shape[1], dtype=self.parts[0].dtype)
         tier, slot = self.tier[rows], self.slot[rows]
         for k, part in enumerate(self.parts):
-            mine = torch.nonzero(tier == k).flatten()
+            mine = torch.nonzero(torch.eq(tier, k)).flatten()
             pooled = pooled.index_add(0, bag[mine], part[slot[mine].long()])
         return pooled
 
@@ -47,6 +50,6 @@ class TieredEmbeddingBag(nn.Module):
         """Return the unsplit table again, shape (rows, dim), bit for bit."""
         weight = torch.empty(len(self.tier), self.parts[0].shape[1], dtype=self.parts[0].dtype)
         for k, part in enumerate(self.parts):
-            mine = self.tier == k
+            mine = torch.nonzero(torch.eq(self.tier, k)).flatten()
             weight[mine] = part.detach()[self.slot[mine].long()]
         return weight
