@@ -37,15 +37,17 @@ class Batch:
 
 @runtime_checkable
 class Trace(Protocol):
-    """A source of samples that can be read from its start any number of times.
+    """A source of samples that can be read from its start any number of times."""
 
-    Attributes:
-        name: how messages name it, usually the path.
-        features: names of the features, in order.
-    """
+    @property
+    def name(self) -> str:
+        """How messages name it, usually the path."""
+        ...
 
-    name: str
-    features: tuple[str, ...]
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features, in order."""
+        ...
 
     def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
         """Yield batches of `batch_size` samples (the last may be smaller), in the trace's order.

@@ -1,0 +1,112 @@
+"""From Arrow columns to bags: integers and strings, scalars and lists, as text and Parquet files hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recshard.errors import InputError
+from recshard.trace.base import Bag, IntArray
+from recshard.trace.hashing import hash_strings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a chunk of a column stands, for messages.
+
+    Attributes:
+        source: the file.
+        first: number of the chunk's first row or line.
+        unit: `row` or `line`.
+        way_out: what to do with IDs that are no numbers.
+    """
+
+    source: str
+    first: int
+    unit: str
+    way_out: str
+
+    def error(self, column: str, offset: int, found: object) -> InputError:
+        """Return the error for a value that is no ID."""
+        return InputError(
+            f"{self.source}: {self.unit} {self.first + offset}, column '{column}': found {found!r}; accepted: "
+            f"whole numbers from 0; {self.way_out}"
+        )
+
+
+def to_bag(column: pa.Array, name: str, place: Place, *, strings: bool = False) -> Bag:
+    """Return a column's IDs: a null is an absent feature, a list several IDs of one sample.
+
+    Args:
+        column: integers, strings, or lists of either; dictionary-encoded or not.
+        strings: whether strings are names to be hashed; otherwise they must be whole numbers in digits.
+
+    Raises:
+        InputError: IDs that are negative or no whole numbers; names file, row and column.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        flat = column.flatten()
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+    else:
+        lengths = np.ones(len(column), dtype=np.int64)
+        flat = column
+        owner = np.arange(len(column))
+    if flat.null_count:
+        # A null among the elements of a list is absent, as a null column is.
+        present = flat.is_valid().to_numpy(zero_copy_only=False)
+        lengths = np.bincount(owner[present], minlength=len(lengths)).astype(np.int64)
+        flat, owner = flat.drop_null(), owner[present]
+    return Bag(_ids(flat, owner, name, place, strings), lengths)
+
+
+def _ids(flat: pa.Array, owner: IntArray, name: str, place: Place, strings: bool) -> IntArray:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(flat.type):
+        words = _ids(flat.dictionary, np.zeros(len(flat.dictionary), dtype=np.int64), name, place, strings)
+        return np.asarray(words[flat.indices.to_numpy(zero_copy_only=False)])
+    if pa.types.is_null(flat.type):
+        return np.zeros(0, dtype=np.int64)
+    if pa.types.is_string(flat.type) or pa.types.is_large_string(flat.type):
+        if strings:
+            return hash_strings(flat)
+        values = _parsed(flat, owner, name, place)
+    elif pa.types.is_integer(flat.type):
+        values = flat.to_numpy(zero_copy_only=False)
+        if values.dtype == np.uint64 and len(values) and int(values.max()) > np.iinfo(np.int64).max:
+            worst = int(np.argmax(values))
+            raise place.error(name, int(owner[worst]), int(values[worst]))
+        values = values.astype(np.int64, copy=False)
+    else:
+        raise InputError(
+            f"{place.source}: column '{name}' holds {flat.type}; accepted: integers, strings, or lists of them; "
+            "leave it out by selecting other columns, or convert it"
+        )
+    if len(values) and int(values.min()) < 0:
+        worst = int(np.argmax(values < 0))
+        raise place.error(name, int(owner[worst]), int(values[worst]))
+    return values
+
+
+def _parsed(flat: pa.Array, owner: IntArray, name: str, place: Place) -> IntArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(flat)
+    try:
+        values: IntArray = trimmed.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        for i, text in enumerate(trimmed.to_pylist()):
+            digits = text.removeprefix("-")
+            if not (digits.isascii() and digits.isdigit()) or int(text) > np.iinfo(np.int64).max:
+                raise place.error(name, int(owner[i]), text) from None
+        raise
+    return values

@@ -1,0 +1,93 @@
+"""From raw IDs to rows, and from strings to raw IDs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+
+from recshard.errors import InputError
+from recshard.tables import EmbeddingTable
+from recshard.trace.base import IntArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX_1 = 0xBF58476D1CE4E5B9
+_MIX_2 = 0x94D049BB133111EB
+_FNV_OFFSET = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+
+
+def to_rows(ids: IntArray, table: EmbeddingTable, feature: str, source: str) -> IntArray:
+    """Return the row of each raw ID, shape (n,), in the way that the table declares.
+
+    `rows`: the ID itself; `mod`: ID modulo rows; `hash`: splitmix64 of the ID, modulo rows.
+
+    Args:
+        ids: not negative, shape (n,).
+        table: complete.
+        feature: whose IDs they are, for the message.
+        source: names the trace, for the message.
+
+    Raises:
+        InputError: an ID outside a table whose IDs are rows.
+    """
+    if table.ids == "hash":
+        return _hash_rows(ids, table.rows)
+    if table.ids == "mod":
+        return ids % table.rows
+    if len(ids) and int(ids.max()) >= table.rows:
+        outside = int(ids[np.argmax(ids >= table.rows)])
+        raise InputError(
+            f"{source}: table '{table.name}', feature '{feature}': ID {outside} is outside its {table.rows} rows "
+            f'(accepted: 0 … {table.rows - 1}); give the table more rows, or map its IDs with ids = "hash" or '
+            'ids = "mod" in tables.toml'
+        )
+    return ids
+
+
+@numba.njit(cache=True)
+def _hash_rows(ids: IntArray, rows: int) -> IntArray:
+    # One pass, in order.
+    result = np.empty(len(ids), dtype=np.int64)
+    for i in range(len(ids)):
+        mixed = np.uint64(ids[i]) + np.uint64(_GOLDEN)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_MIX_1)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_MIX_2)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+        result[i] = np.int64(mixed % np.uint64(rows))
+    return result
+
+
+def hash_strings(strings: pa.Array) -> IntArray:
+    """Return a raw ID for each string: FNV-1a of its UTF-8 bytes, the lowest 63 bits, shape (n,).
+
+    The same string has the same ID on every machine. Of n distinct strings about n² ÷ 2⁶⁴ pairs collide.
+
+    Args:
+        strings: an Arrow array of strings without nulls.
+    """
+    import pyarrow as pa
+
+    plain = strings.cast(pa.large_string())
+    if not len(plain):
+        return np.zeros(0, dtype=np.int64)
+    _, offsets, data = plain.buffers()
+    begin = np.frombuffer(offsets, dtype=np.int64)[plain.offset : plain.offset + len(plain) + 1]
+    text = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+    return _fnv(text, begin)
+
+
+@numba.njit(cache=True)
+def _fnv(text: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], begin: IntArray) -> IntArray:
+    # One pass over the bytes of all strings, which lie one after the other.
+    result = np.empty(len(begin) - 1, dtype=np.int64)
+    for i in range(len(result)):
+        value = np.uint64(_FNV_OFFSET)
+        for position in range(begin[i], begin[i + 1]):
+            value = (value ^ np.uint64(text[position])) * np.uint64(_FNV_PRIME)
+        result[i] = np.int64(value & np.uint64(0x7FFFFFFFFFFFFFFF))
+    return result

@@ -1,0 +1,156 @@
+"""Recipes: TOML files that describe a synthetic trace, or a public data set and how to obtain it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from recshard import content
+from recshard.errors import InputError
+from recshard.spec import Spec, parse_spec, read_toml
+from recshard.tables import DEFAULT_BATCH_SIZE, DEFAULT_DIM, Dtype, EmbeddingTable, Ids, Optimizer
+from recshard.trace.synthetic import SyntheticTable, SyntheticTrace
+
+_MOST_ROWS = 3_000_000_000  # ranks are permuted in 64-bit arithmetic
+
+Range = float | tuple[float, float]
+
+
+class _Usage(Spec):
+    """What a table and a family of tables have in common; a pair is a range."""
+
+    rows: int | tuple[int, int]
+    dim: int | list[int] = DEFAULT_DIM
+    dtype: Dtype = "float32"
+    optimizer: Optimizer = "rowwise_adagrad"
+    exponent: Range = 1.0
+    pooling_factor: Range = 1.0
+    coverage: Range = 1.0
+    raw_ids: int | tuple[int, int] | None = None
+    ids: Ids | None = None
+
+    @field_validator("rows", "raw_ids")
+    @classmethod
+    def _sizes(cls, value: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
+        for bound in value if isinstance(value, tuple) else (value,):
+            if bound is not None and not 1 <= bound <= _MOST_ROWS:
+                raise ValueError(f"found {bound}; accepted: 1 … {_MOST_ROWS}")
+        return value
+
+    @field_validator("exponent", "pooling_factor", "coverage")
+    @classmethod
+    def _in_range(cls, value: Range, info: Any) -> Range:
+        least, most = {"exponent": (0, 10), "pooling_factor": (1, 10_000), "coverage": (0, 1)}[info.field_name]
+        for bound in value if isinstance(value, tuple) else (value,):
+            if not least <= bound <= most:
+                raise ValueError(f"found {bound}; accepted: {least} … {most}")
+        return value
+
+
+class _Table(_Usage):
+    name: str
+
+
+class _Family(_Usage):
+    name: str
+    count: int
+
+
+class _Synthetic(Spec):
+    description: str = ""
+    samples: int
+    batch_size: int = DEFAULT_BATCH_SIZE
+    seed: int = 0
+    tables: tuple[_Table, ...] = ()
+    families: tuple[_Family, ...] = ()
+
+    @field_validator("samples", "batch_size")
+    @classmethod
+    def _positive(cls, value: int) -> int:
+        if value < 1:
+            raise ValueError(f"found {value}; accepted: a whole number of 1 or more")
+        return value
+
+
+class FileSpec(Spec):
+    """How a delimited file is written, as `TextOptions`."""
+
+    delimiter: str | None = None
+    names: tuple[str, ...] = ()
+    header: bool | None = None
+    encoding: str = "utf-8"
+    separator: str | None = None
+    columns: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()
+
+
+class JoinSpec(FileSpec):
+    """A side table: its row is found by `key` = the ID of feature `on`; its columns become features."""
+
+    file: str
+    on: str
+    key: str
+    flags: dict[str, list[str]] = Field(default_factory=dict)
+
+
+class DatasetSpec(FileSpec):
+    """A public data set: what its files are called, how they are read, and where they come from."""
+
+    description: str = ""
+    source: str
+    format: Literal["text", "libfm", "bags", "parquet", "dlrm"]
+    files: list[str]
+    joins: tuple[JoinSpec, ...] = ()
+
+
+def load_recipe(name_or_path: str | Path) -> SyntheticTrace | DatasetSpec:
+    """Return the recipe that a bundled name or a TOML file stands for.
+
+    Raises:
+        InputError: no such recipe, or one that does not fit its schema.
+    """
+    path = content.find(name_or_path, "traces", "recipe")
+    document = read_toml(path)
+    if "files" in document or "format" in document:
+        return parse_spec(document, DatasetSpec, str(path))
+    return _synthetic(parse_spec(document, _Synthetic, str(path)), path)
+
+
+def _synthetic(spec: _Synthetic, path: Path) -> SyntheticTrace:
+    """Draw the members of families; each family has a generator of its own, so that adding one moves no other."""
+    parts = [_part(table, table.name, np.random.default_rng([spec.seed, 0])) for table in spec.tables]
+    for number, family in enumerate(spec.families, start=1):
+        rng = np.random.default_rng([spec.seed, number])
+        width = len(str(max(0, family.count - 1)))
+        parts += [_part(family, f"{family.name}_{i:0{width}d}", rng) for i in range(family.count)]
+    if not parts:
+        raise InputError(f"{path}: no tables; accepted: [[tables]] or [[families]]")
+    names = [part.table.name for part in parts]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{path}: table '{twice}' is declared twice; names must be unique")
+    return SyntheticTrace(path.stem, spec.samples, spec.seed, tuple(parts), spec.batch_size)
+
+
+def _part(usage: _Usage, name: str, rng: np.random.Generator) -> SyntheticTable:
+    rows = _drawn_size(usage.rows, rng)
+    raw_ids = None if usage.raw_ids is None else _drawn_size(usage.raw_ids, rng)
+    ids: Ids = usage.ids or ("rows" if raw_ids is None else "hash")
+    dim = int(rng.choice(usage.dim)) if isinstance(usage.dim, list) else usage.dim
+    table = EmbeddingTable(name, rows, dim, usage.dtype, usage.optimizer, (name,), ids)
+    exponent = _drawn(usage.exponent, rng)
+    return SyntheticTable(table, exponent, _drawn(usage.pooling_factor, rng), _drawn(usage.coverage, rng), raw_ids)
+
+
+def _drawn(value: Range, rng: np.random.Generator) -> float:
+    return float(rng.uniform(*value)) if isinstance(value, tuple) else float(value)
+
+
+def _drawn_size(value: int | tuple[int, int], rng: np.random.Generator) -> int:
+    """Return a size, of a range log-uniformly: sizes of embedding tables span orders of magnitude."""
+    if isinstance(value, tuple):
+        return round(float(np.exp(rng.uniform(*np.log(value)))))
+    return value

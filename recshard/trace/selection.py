@@ -1,0 +1,111 @@
+"""Part of a trace: samples by a Python slice, features by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from recshard.errors import InputError, nearest
+from recshard.trace.base import DEFAULT_BATCH, Bag, Batch, Trace
+from recshard.trace.rebatch import rebatch
+
+
+@dataclass(frozen=True)
+class _Taken:
+    trace: Trace
+    samples: slice
+    name: str
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self.trace.features
+
+    def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
+        return rebatch(self._chunks(), batch_size)
+
+    def _chunks(self) -> Iterator[Batch]:
+        start, stop, step = self.samples.start or 0, self.samples.stop, self.samples.step or 1
+        begin = 0
+        for batch in self.trace.batches():
+            if stop is not None and begin >= stop:
+                return
+            index = np.arange(begin, begin + batch.samples)
+            kept = (index >= start) & ((index - start) % step == 0)
+            if stop is not None:
+                kept &= index < stop
+            begin += batch.samples
+            if kept.any():
+                yield _keep(batch, kept)
+
+
+def _keep(batch: Batch, kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
+    bags = {
+        feature: Bag(bag.values[np.repeat(kept, bag.lengths)], bag.lengths[kept])
+        for feature, bag in batch.bags.items()
+    }
+    return Batch(int(np.count_nonzero(kept)), bags)
+
+
+def take(trace: Trace, samples: slice) -> Trace:
+    """Return the samples of `trace` that a slice selects: `slice(0, None, 2)` is every other one from the first.
+
+    Raises:
+        InputError: a negative bound, or a step below 1.
+    """
+    for value in (samples.start, samples.stop):
+        if value is not None and value < 0:
+            raise InputError(f"samples: found {value}; accepted: sample numbers from 0")
+    if samples.step is not None and samples.step < 1:
+        raise InputError(f"samples: found a step of {samples.step}; accepted: 1 or more")
+    if samples == slice(None):
+        return trace
+    text = ":".join("" if v is None else str(v) for v in (samples.start, samples.stop, samples.step))
+    return _Taken(trace, samples, f"{trace.name}[{text.removesuffix(':')}]")
+
+
+def parse_samples(text: str) -> slice:
+    """Return the slice that text such as `"0::2"` or `":50000"` stands for.
+
+    Raises:
+        InputError: the text is no `START:STOP:STEP`.
+    """
+    match = re.fullmatch(r"(\d*):(\d*)(?::(\d*))?", text.strip())
+    if match is None:
+        raise InputError(
+            f"samples: found '{text}'; accepted: START:STOP:STEP in whole numbers, each of which may be left out, "
+            "such as ':50000' or '1::2'"
+        )
+    start, stop, step = (int(group) if group else None for group in match.groups())
+    return slice(start, stop, step)
+
+
+@dataclass(frozen=True)
+class _Selected:
+    trace: Trace
+    features: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.trace.name
+
+    def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
+        for batch in self.trace.batches(batch_size):
+            yield Batch(batch.samples, {feature: batch.bags[feature] for feature in self.features})
+
+
+def select(trace: Trace, features: Sequence[str]) -> Trace:
+    """Return `trace` with only the named features, in that order.
+
+    Raises:
+        InputError: the trace has no such feature; lists those it has.
+    """
+    for feature in features:
+        if feature not in trace.features:
+            raise InputError(
+                f"{trace.name}: no column '{feature}'{nearest(feature, trace.features)}; present: "
+                f"{', '.join(trace.features)}"
+            )
+    return trace if tuple(features) == trace.features else _Selected(trace, tuple(features))
