@@ -42,7 +42,7 @@ class CheckResult:
         load: the bandwidth model's load of each device over the checked tiers, mean 1, shape (d,).
         predicted_load: the learned load, mean 1, shape (d,); both loads are NaN where nothing is checked.
         deviation: largest difference between the two loads of a device; None where nothing is checked.
-        held_out_error: the model's p90 error on shards it had not seen, the yardstick of the deviation.
+        held_out_error: the model's median error on shards it had not seen, the yardstick of the deviation.
         rank_correlation: Spearman's over the devices; None for fewer than three, or loads within 1% of each other.
         checked_share: share of all costs by the bandwidth model that stand in checked tiers.
         extrapolates: share of the table parts in checked tiers that lie outside what the model was trained on.
@@ -127,9 +127,11 @@ def check_placement_cost(
     """Return the learned cost of every device beside the bandwidth model's, with a verdict.
 
     A device's load deviates by the difference between its learned and its planned load, in mean loads. The
-    largest deviation is measured against the model's own p90 error, since it is the largest of several devices:
-    up to twice that error `agrees`, up to four times is `doubtful`, more `disagrees`. Where most of the load lies
-    outside what the model was trained on, the verdict is `doubtful` whatever the loads say.
+    largest deviation is measured against the model's own median error on shards it had not seen: up to twice that
+    error `agrees`, up to four times is `doubtful`, more `disagrees`. The median over shards of all sizes suits the
+    largest of several devices: devices hold many tables, whose errors cancel, and so the model's error on them is
+    smaller. Where most of the load lies outside what the model was trained on, the verdict is `doubtful` whatever
+    the loads say.
 
     Args:
         problem: what was placed.
@@ -160,7 +162,7 @@ def check_placement_cost(
     ranked = deviation is not None and np.ptp(load) >= TIE
     parts = outside[~np.isnan(outside)]
     extrapolated_share = float(part_ms[outside == 1].sum()) / checked_ms if checked_ms > 0 else 0.0
-    error = model.card.held_out.p90_error
+    error = model.card.held_out.median_error
     verdict, reason = _verdict(deviation, error, extrapolated_share, cost_ms[:, known].sum(axis=1), known)
     return CheckResult(
         verdict=verdict,

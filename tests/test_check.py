@@ -33,7 +33,7 @@ class Oracle:
 
     @property
     def card(self) -> Any:
-        figures = SimpleNamespace(p90_error=0.1)
+        figures = SimpleNamespace(median_error=0.1)
         return SimpleNamespace(
             tiers=list(self.tiers),
             batch_size=self.batch_size,
