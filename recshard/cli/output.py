@@ -63,3 +63,17 @@ def counting(what: str) -> Callable[[int, int], None]:
             note(f"{what}: {samples:,} samples, {lookups:,} lookups, {rate / 1e6:.1f} million lookups/s")
 
     return progress
+
+
+def every_few_seconds(what: str, unit: str) -> Callable[[int, int], None]:
+    """Return a progress callback that says on standard error, every few seconds, how many are done of how many."""
+    said = time.perf_counter()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal said
+        now = time.perf_counter()
+        if now - said >= _EVERY_SECONDS:
+            said = now
+            note(f"{what}: {done:,} of {total:,} {unit}")
+
+    return progress

@@ -52,7 +52,7 @@ def save_profile(profile: Profile, path: str | Path) -> None:
             for j, name in enumerate(names):
                 rows, counts = profile.hot_rows(j)
                 writer.write_table(_columns(schema, name, rows, counts, len(rows)))
-        (folder / MARKER).write_text(json.dumps(_document(profile), indent=1, ensure_ascii=False) + "\n")
+        (folder / MARKER).write_text(json.dumps(summary(profile), indent=1, ensure_ascii=False) + "\n")
     files.write_text(tables_beside(target), format_tables(profile.tables))
 
 
@@ -68,7 +68,8 @@ def _columns(schema: pa.Schema, name: str, first: IntArray, second: IntArray, le
     return pa.Table.from_arrays([table.cast(pa.string()), pa.array(first), pa.array(second)], schema=schema)
 
 
-def _document(profile: Profile) -> dict[str, Any]:
+def summary(profile: Profile) -> dict[str, Any]:
+    """Return what `profile.json` holds, and `recshard profile --json` prints."""
     tables = []
     for j, (table, stats) in enumerate(zip(profile.tables.tables, profile.stats, strict=True)):
         entry: dict[str, Any] = dataclasses.asdict(table)

@@ -110,21 +110,26 @@ def replay_report(replay: Replay) -> RenderableType:
 
 
 def check_report(result: CheckResult) -> RenderableType:
-    """Return the learned cost beside the optimiser's, per device, and the verdict."""
-    summary = result.summary()
-    table = _table("optimiser's and learned cost")
-    for name in ("device", "tier", "optimiser ms", "learned ms"):
+    """Return the learned cost beside the optimiser's, per device and tier, and the verdict."""
+    document = result.document()
+    table = _table("the optimiser's cost and the learned one")
+    for name in ("device", "cost ms", "load", "learned load"):
         table.add_column(name, justify="right")
-    for entry in summary["devices"]:
-        for tier, costs in entry["tiers"].items():
-            learned = costs["learned_ms"]
-            table.add_row(
-                str(entry["device"]),
-                tier,
-                f"{costs['cost_ms']:.4g}",
-                "unchecked" if learned is None else f"{learned:.4g}",
-            )
-    return Group(table, Text(f"{summary['verdict']}: {summary['reason']}"))
+    for tier in result.tier_names:
+        table.add_column(f"{tier} ms", justify="right")
+        table.add_column("learned ms", justify="right")
+    for d, device in enumerate(document["devices"]):
+        cells = [str(d), f"{device['cost_ms']:.4g}", _known(device["load"]), _known(device["predicted_load"])]
+        for costs in device["tiers"].values():
+            cells += [f"{costs['cost_ms']:.4g}", _known(costs["predicted_ms"])]
+        table.add_row(*cells)
+    rank = document["rank_correlation"]
+    order = "" if rank is None else f" Rank correlation over devices: {rank:.2f}."
+    return Group(table, Text(f"{result.verdict}: {result.reason}.{order}"))
+
+
+def _known(value: float | None) -> str:
+    return "unchecked" if value is None else f"{value:.4g}"
 
 
 def comparison_report(rows: Sequence[dict[str, Any]], title: str) -> RenderableType:

@@ -30,7 +30,7 @@ _VARIABLES = 40_000
 _GAP = 1e-6
 _TOLERANCE = 1e-6  # a solver's bound is good to its feasibility tolerance only
 _WARM_SECONDS = 5.0
-_WARM_ROUNDS = 200
+_WARM_ROUNDS = 2000
 
 
 def milp(

@@ -33,6 +33,8 @@ def segments(problem: PlacementProblem, table: int, most: int) -> tuple[FloatArr
     position = covered / covered[-1] + end / end[-1]
     chosen = np.searchsorted(position, np.linspace(0, 2, most))
     chosen = np.unique(np.concatenate([[0], np.minimum(chosen[1:], len(rows) - 1)]))
+    # Parallel tangents never meet, and classes of equal share have the same one.
+    chosen = chosen[np.diff(share[chosen], prepend=np.inf) < 0]
     slope = share[chosen]
     x, y = (end - rows)[chosen], (covered - rows * share)[chosen]
     # Where neighbouring tangents y_i + slope_i · (r − x_i) meet.

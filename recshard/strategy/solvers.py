@@ -74,7 +74,7 @@ def run_solver(model: pulp.LpProblem, full_name: str, seconds: float, gap: float
     solver = pulp.getSolver(full_name, msg=False, timeLimit=seconds, gapRel=gap)
     begin = time.perf_counter()
     try:
-        with _output_to_stderr():
+        with _without_output():
             model.solve(solver)
     except (pulp.PulpSolverError, OSError) as error:
         raise SolverFailed(f"solver {full_name} failed: {error}") from error
@@ -93,12 +93,13 @@ def run_solver(model: pulp.LpProblem, full_name: str, seconds: float, gap: float
 
 
 @contextmanager
-def _output_to_stderr() -> Iterator[None]:
-    """Send what solvers print to standard error: HiGHS greets on standard output even when told to be quiet."""
+def _without_output() -> Iterator[None]:
+    """Drop what a solver prints though it is told to be quiet: HiGHS greets on standard output."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
-        os.dup2(2, 1)
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
         yield
     finally:
         os.dup2(kept, 1)

@@ -51,6 +51,8 @@ def to_bag(column: pa.Array, name: str, place: Place, *, strings: bool = False) 
     """
     import pyarrow as pa
 
+    if pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.list_(column.type.value_type))
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         flat = column.flatten()
@@ -71,11 +73,13 @@ def _ids(flat: pa.Array, owner: IntArray, name: str, place: Place, strings: bool
     import pyarrow as pa
 
     if pa.types.is_dictionary(flat.type):
-        words = _ids(flat.dictionary, np.zeros(len(flat.dictionary), dtype=np.int64), name, place, strings)
+        if not strings or flat.dictionary.null_count or not _is_text(flat.type.value_type):
+            return _ids(flat.dictionary_decode(), owner, name, place, strings)
+        words = hash_strings(flat.dictionary)
         return np.asarray(words[flat.indices.to_numpy(zero_copy_only=False)])
     if pa.types.is_null(flat.type):
         return np.zeros(0, dtype=np.int64)
-    if pa.types.is_string(flat.type) or pa.types.is_large_string(flat.type):
+    if _is_text(flat.type):
         if strings:
             return hash_strings(flat)
         values = _parsed(flat, owner, name, place)
@@ -96,17 +100,26 @@ def _ids(flat: pa.Array, owner: IntArray, name: str, place: Place, strings: bool
     return values
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def _parsed(flat: pa.Array, owner: IntArray, name: str, place: Place) -> IntArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(flat)
+    # Digits and nothing else: a cast alone would also take "0x1F".
+    decimal = pc.ascii_is_decimal(trimmed).to_numpy(zero_copy_only=False)
+    if not decimal.all():
+        worst = int(np.argmin(decimal))
+        raise place.error(name, int(owner[worst]), flat[worst].as_py())
     try:
         values: IntArray = trimmed.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
-        for i, text in enumerate(trimmed.to_pylist()):
-            digits = text.removeprefix("-")
-            if not (digits.isascii() and digits.isdigit()) or int(text) > np.iinfo(np.int64).max:
-                raise place.error(name, int(owner[i]), text) from None
-        raise
+        most = np.iinfo(np.int64).max
+        worst = next(i for i, text in enumerate(trimmed.to_pylist()) if int(text) > most)
+        raise place.error(name, int(owner[worst]), trimmed[worst].as_py()) from None
     return values

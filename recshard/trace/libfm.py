@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BAG = "ids"
-_ENTRY = r"^[0-9]+:[-+0-9.eE]+$"
+_ENTRY = r"^[0-9]+:[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 
 @dataclass(frozen=True)

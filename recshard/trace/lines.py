@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,9 @@ from recshard.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# Of text parsed at a time; no line may be longer.
+BLOCK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -35,29 +40,37 @@ class TextFile:
 
         try:
             codec = codecs.lookup(encoding).name
+            "".encode(encoding)  # refuses codecs that are not of text, such as base64
         except LookupError:
             raise InputError(
                 f"{self.path}: encoding: found '{encoding}'; accepted: a Python codec such as utf-8 or latin-1"
             ) from None
         try:
-            with self.path.open("rb") as file:
-                packed = file.read(2) == b"\x1f\x8b"
-            stream = pa.input_stream(str(self.path), compression="gzip" if packed else None)
+            stream = pa.input_stream(str(self.path), compression="gzip" if self._is_packed() else None)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from None
         return stream if codec == "utf-8" else pa.transcoding_input_stream(stream, codec, "utf-8")
 
     def first_line(self, encoding: str) -> str:
-        """Return the first line without its end; empty where the file is.
+        """Return the first line without its end or byte order mark.
 
         Raises:
-            InputError: unreadable, or no text in that encoding.
+            InputError: unreadable, empty, or no text in that encoding.
         """
+        text = b""
         try:
-            text = bytes(self.open(encoding).read(1 << 16)).decode("utf-8", errors="ignore")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path}: cannot be read as {encoding} text: {error}") from None
-        return text.partition("\n")[0].rstrip("\r")
+            stream = self.open(encoding)
+            while b"\n" not in text and len(text) < BLOCK_BYTES:
+                read = bytes(stream.read(1 << 16))
+                if not read:
+                    break
+                text += read
+            line = text.partition(b"\n")[0].decode("utf-8")
+        except (OSError, UnicodeError) as error:
+            raise self.unreadable(encoding, error) from None
+        if not text:
+            raise InputError(f"{self.path}: is empty; accepted: a sample a line")
+        return line.removeprefix("\ufeff").rstrip("\r")
 
     def line_chunks(self, encoding: str) -> Iterator[tuple[int, pa.Array]]:
         """Yield the number of a chunk's first line, and its lines as an Arrow array of strings.
@@ -72,16 +85,40 @@ class TextFile:
         try:
             reader = csv.open_csv(
                 self.open(encoding),
-                csv.ReadOptions(use_threads=False, column_names=["line"]),
+                csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=["line"]),
                 csv.ParseOptions(delimiter="\x01", quote_char=False, ignore_empty_lines=False),
                 csv.ConvertOptions(column_types={"line": pa.string()}, strings_can_be_null=False),
             )
             for chunk in reader:
                 yield line, chunk.column("line")
                 line += chunk.num_rows
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, OSError, UnicodeError) as error:
             if "Empty CSV file" in str(error):
                 return
-            raise InputError(f"{self.path}: cannot be read as {encoding} text: {error}") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path}: cannot be read as {encoding} text: {error}") from None
+            raise self.unreadable(encoding, error) from None
+
+    def unreadable(self, encoding: str, error: Exception) -> InputError:
+        """Return the error for text that could not be read: where possible it names the first line that cannot."""
+        if "straddling" in str(error):
+            return InputError(
+                f"{self.path}: a line is longer than {BLOCK_BYTES >> 20} MiB; accepted: a sample a line, ended by a "
+                "newline; is the format right?"
+            )
+        number = 0
+        try:
+            with gzip.open(self.path) if self._is_packed() else self.path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    line.decode(encoding)
+        except UnicodeDecodeError as wrong:
+            found = wrong.object[wrong.start : wrong.end]
+            return InputError(
+                f"{self.path}: line {number}: found the byte {found.hex(' ')}, which is not {encoding}; give the "
+                "encoding that the file is written in, such as latin-1 (--encoding)"
+            )
+        except (OSError, EOFError, zlib.error) as wrong:
+            return InputError(f"{self.path}: after line {number}: cannot be read: {wrong}; is the file whole?")
+        return InputError(f"{self.path}: cannot be read as {encoding} text: {error}")
+
+    def _is_packed(self) -> bool:
+        with self.path.open("rb") as file:
+            return file.read(2) == b"\x1f\x8b"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from recshard.trace.base import Bag, Batch
+from recshard.trace.base import Bag, Batch, IntArray
 
 
 def rebatch(chunks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
@@ -19,11 +19,12 @@ def rebatch(chunks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
         if samples < batch_size:
             continue
         whole = join(waiting)
+        offsets = {feature: np.concatenate([[0], np.cumsum(bag.lengths)]) for feature, bag in whole.bags.items()}
         begin = 0
         while samples - begin >= batch_size:
-            yield part(whole, begin, begin + batch_size)
+            yield _part(whole, offsets, begin, begin + batch_size)
             begin += batch_size
-        waiting = [part(whole, begin, samples)] if begin < samples else []
+        waiting = [_part(whole, offsets, begin, samples)] if begin < samples else []
         samples -= begin
     if samples:
         yield join(waiting)
@@ -43,13 +44,10 @@ def join(batches: list[Batch]) -> Batch:
     return Batch(sum(batch.samples for batch in batches), bags)
 
 
-def part(batch: Batch, begin: int, end: int) -> Batch:
-    """Return the samples `begin` … `end` − 1 of a batch."""
-    if begin == 0 and end == batch.samples:
-        return batch
-    bags = {}
-    for feature, bag in batch.bags.items():
-        first = int(bag.lengths[:begin].sum())
-        last = first + int(bag.lengths[begin:end].sum())
-        bags[feature] = Bag(bag.values[first:last], bag.lengths[begin:end])
+def _part(batch: Batch, offsets: Mapping[str, IntArray], begin: int, end: int) -> Batch:
+    """Return the samples `begin` … `end` − 1 of a batch; `offsets` tell where each feature's samples begin."""
+    bags = {
+        feature: Bag(bag.values[offsets[feature][begin] : offsets[feature][end]], bag.lengths[begin:end])
+        for feature, bag in batch.bags.items()
+    }
     return Batch(end - begin, bags)

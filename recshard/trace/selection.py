@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from recshard.errors import InputError, nearest
+from recshard.tables import TableSet
 from recshard.trace.base import DEFAULT_BATCH, Bag, Batch, Trace
 from recshard.trace.rebatch import rebatch
+from recshard.trace.synthetic import SyntheticTrace
 
 
 @dataclass(frozen=True)
@@ -109,3 +111,17 @@ def select(trace: Trace, features: Sequence[str]) -> Trace:
                 f"{', '.join(trace.features)}"
             )
     return trace if tuple(features) == trace.features else _Selected(trace, tuple(features))
+
+
+def declared_tables(trace: Trace) -> TableSet | None:
+    """Return the tables that a synthetic trace's recipe declares, of the features that are left; else None."""
+    if isinstance(trace, SyntheticTrace):
+        return trace.tables
+    if isinstance(trace, _Taken):
+        return declared_tables(trace.trace)
+    if isinstance(trace, _Selected):
+        tables = declared_tables(trace.trace)
+        if tables is not None:
+            kept = tuple(table for table in tables.tables if table.features[0] in trace.features)
+            return tables.with_tables(kept)
+    return None

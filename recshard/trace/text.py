@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recshard.errors import InputError, nearest
 from recshard.trace.base import DEFAULT_BATCH, Batch
 from recshard.trace.columns import Place, to_bag
-from recshard.trace.lines import TextFile
+from recshard.trace.lines import BLOCK_BYTES, TextFile
 from recshard.trace.rebatch import rebatch
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class TextTrace:
-    """A delimited text file; every column read is a feature, and an empty value is an absent one."""
+    """A delimited text file; every column read is a feature, and an empty value is an absent one.
+
+    A blank line is a sample in which all features are absent.
+    """
 
     file: TextFile
     options: TextOptions
@@ -82,7 +86,7 @@ class TextTrace:
     def arrow_chunks(self, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Yield the number of a chunk's first line, and its columns as text, empty values being null."""
         import pyarrow as pa
-        from pyarrow import csv
+        from pyarrow import csv as arrow
 
         delimiter = _delimiter(self.file.path, self.options)
         skipped = 1 if _has_header(self.options) else 0
@@ -93,16 +97,21 @@ class TextTrace:
             return "error"
 
         try:
-            reader = csv.open_csv(
+            reader = arrow.open_csv(
                 self.file.open(self.options.encoding),
-                csv.ReadOptions(use_threads=False, skip_rows=skipped, column_names=list(self.all_columns)),
-                csv.ParseOptions(
+                arrow.ReadOptions(
+                    use_threads=False,
+                    block_size=BLOCK_BYTES,
+                    skip_rows=skipped,
+                    column_names=list(self.all_columns),
+                ),
+                arrow.ParseOptions(
                     delimiter=delimiter,
-                    quote_char='"' if delimiter == "," else False,
+                    quote_char='"' if _is_quoted(delimiter) else False,
                     ignore_empty_lines=False,
                     invalid_row_handler=refuse,
                 ),
-                csv.ConvertOptions(
+                arrow.ConvertOptions(
                     include_columns=list(columns),
                     column_types=dict.fromkeys(columns, pa.string()),
                     null_values=[""],
@@ -114,7 +123,7 @@ class TextTrace:
             for chunk in reader:
                 yield line, {name: chunk.column(name) for name in columns}
                 line += chunk.num_rows
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, OSError, UnicodeError) as error:
             if wrong:
                 found, expected = wrong[0].actual_columns, wrong[0].expected_columns
                 raise InputError(
@@ -123,11 +132,23 @@ class TextTrace:
                 ) from None
             if "Empty CSV file" in str(error):
                 return
-            raise InputError(f"{self.name}: cannot be read as {self.options.encoding} text: {error}") from None
+            raise self.file.unreadable(self.options.encoding, error) from None
 
 
 def _where(row: Any, skipped: int) -> str:
     return f"line {row.number + skipped}" if row.number is not None else f"the line {row.text!r}"
+
+
+def _header(line: str, delimiter: str) -> tuple[str, ...]:
+    """Return the names in a header line; a column without one, such as an index, gets its number."""
+    quoting = csv.QUOTE_MINIMAL if _is_quoted(delimiter) else csv.QUOTE_NONE
+    row = next(csv.reader([line], delimiter=delimiter, quoting=quoting), [])
+    return tuple(name.strip() or f"column_{k}" for k, name in enumerate(row, start=1))
+
+
+def _is_quoted(delimiter: str) -> bool:
+    """Whether values may stand in quotes: only where commas delimit, since names hold quotes of their own."""
+    return delimiter == ","
 
 
 def _has_header(options: TextOptions) -> bool:
@@ -149,13 +170,17 @@ def open_text(path: Path, options: TextOptions) -> TextTrace:
         InputError: missing file, no header where one is needed, or a column that is not there.
     """
     file = TextFile(path)
+    delimiter = _delimiter(path, options)
+    if options.separator is not None and options.separator in ("", delimiter):
+        raise InputError(
+            f"separator: found {options.separator!r}; accepted: characters other than the delimiter {delimiter!r}"
+        )
+    first = file.first_line(options.encoding)
     names = options.names
     if not names:
         if not _has_header(options):
             raise InputError(f"{path}: without a header line the columns need names (--names)")
-        names = tuple(
-            n.strip().strip('"') for n in file.first_line(options.encoding).split(_delimiter(path, options))
-        )
+        names = _header(first, delimiter)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path}: column '{twice}' is named twice; columns need names of their own (--names)")

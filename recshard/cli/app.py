@@ -1,0 +1,47 @@
+"""The program: every command under its name, and errors as one message with the exit status they stand for."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from recshard.cli import (
+    check,
+    compare,
+    demo,
+    export,
+    measure,
+    plan,
+    profile,
+    replay,
+    report,
+    synth,
+    topology,
+    train,
+)
+from recshard.errors import RecshardError
+
+app = typer.Typer(
+    name="recshard",
+    help="Plans where the rows of embedding tables live, and proves how good the plan is.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for module in (demo, synth, profile, plan, check, replay, compare, report, export, topology, measure, train):
+    app.command(module.__name__.rpartition(".")[2])(module.command)
+
+
+def main() -> None:
+    """Run the command line; errors that a user can cause become one message and the exit status they stand for."""
+    try:
+        app()
+    except RecshardError as error:
+        print(f"recshard: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough, such as `head`.
+        sys.stderr.close()
+        sys.exit(0)
