@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -103,6 +104,9 @@ def fit(
 ) -> None:
     """Train a network in place: the loop that all learned parts share (Adam, rate falling to zero by a cosine).
 
+    It runs on one thread: so the result does not depend on how many there are, and networks this small gain
+    nothing from more, while threads that wait for each other on busy cores have made it ten times slower.
+
     Args:
         net: what learns.
         loss: the mean loss over some of the items, given their indices.
@@ -118,15 +122,27 @@ def fit(
     steps = epochs * -(-len(items) // batch)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     net.train()
-    for epoch in range(epochs):
-        shuffled = items[torch.randperm(len(items), generator=order)]
-        for start in range(0, len(items), batch):
-            optimizer.zero_grad()
-            torch.autograd.backward(loss(shuffled[start : start + batch]))
-            optimizer.step()
-            schedule.step()
-        if progress is not None:
-            progress(epoch + 1, epochs)
+    with one_thread():
+        for epoch in range(epochs):
+            shuffled = items[torch.randperm(len(items), generator=order)]
+            for start in range(0, len(items), batch):
+                optimizer.zero_grad()
+                torch.autograd.backward(loss(shuffled[start : start + batch]))
+                optimizer.step()
+                schedule.step()
+            if progress is not None:
+                progress(epoch + 1, epochs)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread inside the block."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def split(shards: int, seed: int) -> tuple[IntArray, IntArray]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from recshard.cost.figures import compare, rank_correlation
 from recshard.cost.model import CostModel
@@ -63,6 +64,20 @@ def test_the_card_says_what_the_model_was_trained_on(trained: CostModel) -> None
     assert not trained.outside(MEASURED.features[seen]).any()
     larger = MEASURED.features[:1] * np.where(np.arange(21) == 1, 1e6, 1.0)
     assert trained.outside(larger).all()
+
+
+def test_training_does_not_depend_on_the_number_of_threads_and_leaves_it_as_it_was() -> None:
+    threads = torch.get_num_threads()
+    predicted = []
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            model = train_cost_model(MEASURED, epochs=2)
+            assert torch.get_num_threads() == count
+            predicted.append(model.net.state_dict()["table.0.weight"])
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*predicted)
 
 
 def test_too_few_shards_or_no_epochs_are_refused() -> None:
