@@ -13,7 +13,7 @@ from recshard.cli.output import Json, emit, every_few_seconds
 def command(
     output: Annotated[Path, typer.Option("--output", "-o", help="The measurements' folder.")],
     shards: Annotated[
-        int, typer.Option(help="Random shards to time; 300 take about a minute on two cores.")
+        int, typer.Option(help="Random shards to time; 400 take about a minute and a half on two cores.")
     ] = 300,
     seed: Annotated[int, typer.Option(help="Of shards and batches.")] = 0,
     as_json: Json = False,

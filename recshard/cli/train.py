@@ -35,9 +35,10 @@ def command(
     )
     save_cost_model(model, output)
     card = model.card
+    learned = card.shards - card.held_out_shards
     sentence = (
-        f"{output}: {card.shards - card.held_out_shards} shards learned; on {card.held_out_shards} held out, "
-        f"error {card.held_out.median_error:.1%} in the median and {card.held_out.p90_error:.1%} at the 90th percentile "
+        f"{output}: {learned} shards learned; on the {card.held_out_shards} held out the error is "
+        f"{card.held_out.median_error:.1%} in the median, {card.held_out.p90_error:.1%} at the 90th percentile "
         f"(a straight line through bytes: {card.baseline.median_error:.1%} and {card.baseline.p90_error:.1%})"
     )
     emit(as_json, card.model_dump, lambda: Text(sentence))

@@ -109,9 +109,10 @@ def check_fit(problem: PlacementProblem, profile: Profile, topology: Topology) -
             "fewer rows or a smaller dim"
         )
     if sizes.sum() > total:
+        many = "" if problem.devices == 1 else "s"
         raise DoesNotFit(
             f"topology '{topology.name}': the model needs {format_bytes(sizes.sum())}, and all memories "
-            f"({tiers}, {problem.devices} devices) hold {format_bytes(total)}: short by "
+            f"({tiers}, {problem.devices} device{many}) hold {format_bytes(total)}: short by "
             f"{format_bytes(sizes.sum() - total)}; the largest table is '{name}' with "
             f"{format_bytes(sizes[largest])}"
         )
