@@ -55,17 +55,17 @@ def parse_rate(value: float | int | str) -> float:
 
 
 def parse_share(value: str) -> float:
-    """Return the share that text such as `"20%"` stands for, 0 … 1.
+    """Return the share that text such as `"20%"` stands for; a tier may hold more than the model, `"150%"`.
 
     Raises:
-        ValueError: the text is no percentage between 0 and 100.
+        ValueError: the text is no percentage of zero or more.
     """
     try:
         share = float(value.strip().removesuffix("%")) / 100
     except ValueError:
         share = math.nan
-    if not 0 <= share <= 1:
-        raise ValueError(f'found {value!r}; accepted: a share between "0%" and "100%"')
+    if not 0 <= share < math.inf:
+        raise ValueError(f'found {value!r}; accepted: a share of the model\'s bytes such as "20%", zero or more')
     return share
 
 

@@ -36,10 +36,11 @@ def test_rates_need_a_unit_per_second_and_more_than_zero() -> None:
             parse_rate(wrong)
 
 
-def test_shares_lie_between_0_and_100_percent() -> None:
+def test_shares_are_percentages_of_zero_or_more() -> None:
     assert parse_share("20%") == 0.2
-    for wrong in ("120%", "-1%", "x%"):
-        with pytest.raises(ValueError, match="100%"):
+    assert parse_share("150%") == 1.5
+    for wrong in ("-1%", "x%", "nan%", "inf%"):
+        with pytest.raises(ValueError, match="zero or more"):
             parse_share(wrong)
 
 
