@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from recshard.content import content_dir
+
 CSV = "user,item,tags\n" + "".join(
     f"{n * 7 % 40},{n * n % 90},{'|'.join(str(t) for t in range(n % 4))}\n" for n in range(300)
 )
@@ -118,11 +120,19 @@ def test_synth_writes_a_trace_that_profiles_with_its_tables(tmp_path: Path) -> N
     assert stored["features"] == direct["features"]
 
 
-def test_measure_and_train_make_a_cost_model_that_check_takes(home: Path, tmp_path: Path) -> None:
-    measured = run_json("measure", "--shards", "6", "-o", "times", cwd=tmp_path)
-    assert measured["tier"] == "host"
-    card = run_json("train", "times", "--epochs", "3", "-o", "model", cwd=tmp_path)
-    assert card["shards"] == 6
+def test_measure_times_this_machine(tmp_path: Path) -> None:
+    measured = run_json("measure", "--shards", "2", "-o", "times", cwd=tmp_path)
+    assert (measured["tier"], measured["shards"]) == ("host", 2)
+    assert 0 < measured["total_ms"][0] <= measured["total_ms"][2]
+    refused = run("train", "times", "-o", "model", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "at least 10" in refused.stderr
+
+
+def test_train_makes_a_cost_model_that_check_takes(home: Path, tmp_path: Path) -> None:
+    bundled = content_dir("solver_models") / "cost-host-measurements"
+    card = run_json("train", bundled, "--epochs", "2", "-o", "model", cwd=tmp_path)
+    assert card["shards"] == 800
     assert run("check", home / "plan", "--cost-model", "model", cwd=tmp_path).returncode == 0
 
 
