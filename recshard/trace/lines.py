@@ -70,7 +70,7 @@ class TextFile:
             raise self.unreadable(encoding, error) from None
         if not text:
             raise InputError(f"{self.path}: is empty; accepted: a sample a line")
-        return line.removeprefix("\ufeff").rstrip("\r")
+        return line.removeprefix("\ufeff").partition("\r")[0]
 
     def line_chunks(self, encoding: str) -> Iterator[tuple[int, pa.Array]]:
         """Yield the number of a chunk's first line, and its lines as an Arrow array of strings.
@@ -101,19 +101,20 @@ class TextFile:
         """Return the error for text that could not be read: where possible it names the first line that cannot."""
         if "straddling" in str(error):
             return InputError(
-                f"{self.path}: a line is longer than {BLOCK_BYTES >> 20} MiB; accepted: a sample a line, ended by a "
-                "newline; is the format right?"
+                f"{self.path}: a line is longer than {BLOCK_BYTES >> 20} MiB; accepted: a sample a line; is the "
+                "format right?"
             )
         number = 0
         try:
             with gzip.open(self.path) if self._is_packed() else self.path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
+                for line in file:
                     line.decode(encoding)
+                    number += 1
         except UnicodeDecodeError as wrong:
             found = wrong.object[wrong.start : wrong.end]
             return InputError(
-                f"{self.path}: line {number}: found the byte {found.hex(' ')}, which is not {encoding}; give the "
-                "encoding that the file is written in, such as latin-1 (--encoding)"
+                f"{self.path}: line {number + 1}: found the byte {found.hex(' ')}, which is not {encoding}; give "
+                "the encoding that the file is written in, such as latin-1 (--encoding)"
             )
         except (OSError, EOFError, zlib.error) as wrong:
             return InputError(f"{self.path}: after line {number}: cannot be read: {wrong}; is the file whole?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from recshard.trace.base import DEFAULT_BATCH, Batch, Trace
 from recshard.trace.dlrm import DlrmTrace
 from recshard.trace.joins import JoinedTrace, read_side_table
 from recshard.trace.libfm import open_libfm
+from recshard.trace.lines import TextFile
 from recshard.trace.parquet import open_parquet
 from recshard.trace.rebatch import rebatch
 from recshard.trace.recipe import DatasetSpec, FileSpec, load_recipe
@@ -40,15 +42,17 @@ def open_trace(
     """Return the trace in one or several files, or that a recipe describes.
 
     Args:
-        paths: files of one format and the same features, read one after the other; or a recipe: the name of a
-            bundled one, or a TOML file.
-        format: text, libfm, bags, parquet, dlrm or recipe; None: by the name of the first file.
+        paths: files of one format and the same features, read one after the other; a folder stands for the
+            Parquet files in it, by name; or a recipe: the name of a bundled one, or a TOML file.
+        format: text, libfm, bags, parquet, dlrm or recipe; None: by the name of the first file, of `.txt` files
+            by the first line.
         options: of text files. `names` also names the features of libfm and bags, `columns` selects features
             and `encoding` holds in every format.
         data: folder with the files of a data set that a recipe describes.
 
     Raises:
-        InputError: missing file, unknown format or column, malformed content; what is read later may raise too.
+        InputError: missing or empty file, unknown format or column, malformed content; what is read later may
+            raise too.
     """
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     if not listed:
@@ -71,10 +75,18 @@ def _format_of(path: str | Path) -> str:
     for suffix, known in _SUFFIXES.items():
         if name.endswith(suffix):
             return known
+    if Path(path).is_dir():
+        return "parquet"
     if not Path(path).exists():
         if str(path) in content.names("traces") or not Path(path).suffix:
             return "recipe"
         raise InputError(f"{path}: no such file")
+    if name.endswith(".txt"):
+        line = TextFile(Path(path)).first_line("latin-1")
+        if re.fullmatch(r"\S+(\s+[0-9]+:\S+)+\s*", line):
+            return "libfm"
+        if "," in line:
+            return "text"
     raise InputError(
         f"{path}: its name does not tell its format; say which: --format {'|'.join(FORMATS)} (known suffixes: "
         f"{', '.join(_SUFFIXES)}, also with .gz)"
@@ -82,12 +94,7 @@ def _format_of(path: str | Path) -> str:
 
 
 def _files(paths: list[Path], format: str, options: TextOptions) -> Trace:
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: no such file")
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder; accepted: files")
-    traces = [_file(path, format, options) for path in paths]
+    traces = [_file(file, format, options) for path in paths for file in _listed(path, format)]
     for other in traces[1:]:
         if other.features != traces[0].features:
             raise InputError(
@@ -95,6 +102,18 @@ def _files(paths: list[Path], format: str, options: TextOptions) -> Trace:
                 f"{', '.join(traces[0].features)}"
             )
     return traces[0] if len(traces) == 1 else Concatenated(tuple(traces))
+
+
+def _listed(path: Path, format: str) -> list[Path]:
+    """Return the files that a path stands for: itself, or a folder's Parquet files in order of their names."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.glob("*.parquet")) if format == "parquet" else []
+    if not files:
+        raise InputError(f"{path}: is a folder; accepted: files, or a folder with .parquet files in it")
+    return files
 
 
 def _file(path: Path, format: str, options: TextOptions) -> Trace:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from recshard import content
 from recshard.errors import InputError
@@ -38,7 +38,24 @@ class _Usage(Spec):
         for bound in value if isinstance(value, tuple) else (value,):
             if bound is not None and not 1 <= bound <= _MOST_ROWS:
                 raise ValueError(f"found {bound}; accepted: 1 … {_MOST_ROWS}")
+        return _rising(value)
+
+    @field_validator("dim")
+    @classmethod
+    def _dims(cls, value: int | list[int]) -> int | list[int]:
+        dims = value if isinstance(value, list) else [value]
+        if not dims or min(dims) < 1:
+            raise ValueError(f"found {value}; accepted: a whole number of 1 or more, or a list to choose from")
         return value
+
+    @model_validator(mode="after")
+    def _raw_ids_are_mapped(self) -> Self:
+        if self.raw_ids is not None and self.ids == "rows":
+            raise ValueError(
+                f'found raw_ids = {self.raw_ids} with ids = "rows"; accepted: ids = "hash" or "mod" where there '
+                "are raw IDs"
+            )
+        return self
 
     @field_validator("exponent", "pooling_factor", "coverage")
     @classmethod
@@ -47,7 +64,16 @@ class _Usage(Spec):
         for bound in value if isinstance(value, tuple) else (value,):
             if not least <= bound <= most:
                 raise ValueError(f"found {bound}; accepted: {least} … {most}")
-        return value
+        return _rising(value)
+
+
+V = TypeVar("V")
+
+
+def _rising(value: V) -> V:
+    if isinstance(value, tuple) and value[0] > value[1]:
+        raise ValueError(f"found {list(value)}; accepted: a range from its least to its most")
+    return value
 
 
 class _Table(_Usage):
@@ -57,6 +83,11 @@ class _Table(_Usage):
 class _Family(_Usage):
     name: str
     count: int
+
+    @field_validator("count")
+    @classmethod
+    def _positive(cls, value: int) -> int:
+        return _at_least(1, value)
 
 
 class _Synthetic(Spec):
@@ -70,9 +101,18 @@ class _Synthetic(Spec):
     @field_validator("samples", "batch_size")
     @classmethod
     def _positive(cls, value: int) -> int:
-        if value < 1:
-            raise ValueError(f"found {value}; accepted: a whole number of 1 or more")
-        return value
+        return _at_least(1, value)
+
+    @field_validator("seed")
+    @classmethod
+    def _not_negative(cls, value: int) -> int:
+        return _at_least(0, value)
+
+
+def _at_least(least: int, value: int) -> int:
+    if value < least:
+        raise ValueError(f"found {value}; accepted: a whole number of {least} or more")
+    return value
 
 
 class FileSpec(Spec):
