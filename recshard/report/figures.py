@@ -41,7 +41,7 @@ def splits(plan: Plan, axes: Axes, most: int = 20) -> None:
         left += width
     axes.invert_yaxis()
     axes.set_xlabel("share of rows")
-    axes.legend()
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(plan.tier_names), frameon=False)
 
 
 def device_loads(plans: Sequence[Plan], axes: Axes) -> None:
@@ -55,4 +55,4 @@ def device_loads(plans: Sequence[Plan], axes: Axes) -> None:
     axes.set_xticks(devices)
     axes.set_xlabel("device")
     axes.set_ylabel("cost per step, ms")
-    axes.legend()
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(plans) + 1, frameon=False)

@@ -37,7 +37,8 @@ svg { max-width: 100%; height: auto; }
 {% for tier in plan.tier_names %}<th>{{ tier }}<th>accesses{% endfor %}</tr>
 {% for device in plan.devices %}
 <tr><td>{{ loop.index0 }}<td>{{ "%.4g" | format(device.cost_ms) }}<td>{{ device.tables | length }}
-{% for tier in device.tiers.values() %}<td>{{ bytes(tier.bytes) }}<td>{{ share(tier.access_share) }}{% endfor %}</tr>
+{% for tier in device.tiers.values() %}<td>{{ bytes(tier.bytes) }}<td>{{ share(tier.access_share) }}
+{% endfor %}</tr>
 {% endfor %}
 </table>
 <h2>Splits of the largest tables</h2>
