@@ -127,7 +127,7 @@ class TextTrace:
             if wrong:
                 found, expected = wrong[0].actual_columns, wrong[0].expected_columns
                 raise InputError(
-                    f"{self.name}: {_where(wrong[0], skipped)}: found {found} columns; accepted: {expected} "
+                    f"{self.name}: {_where(wrong[0])}: found {found} columns; accepted: {expected} "
                     f"({', '.join(self.all_columns)}), separated by {delimiter!r}"
                 ) from None
             # A header alone, with or without the end of its line.
@@ -136,8 +136,8 @@ class TextTrace:
             raise self.file.unreadable(self.options.encoding, error) from None
 
 
-def _where(row: Any, skipped: int) -> str:
-    return f"line {row.number + skipped}" if row.number is not None else f"the line {row.text!r}"
+def _where(row: Any) -> str:
+    return f"line {row.number}" if row.number is not None else f"the line {row.text!r}"
 
 
 def _header(line: str, delimiter: str) -> tuple[str, ...]:
