@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+import tempfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -61,13 +65,13 @@ def _load(path: Path) -> tuple[IntArray, IntArray, IntArray]:
     import torch
 
     try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        opener: Any = gzip.open if packed else open
-        with opener(path, "rb") as stream:
+        with _unpacked(path) as stream:
             loaded = torch.load(stream, weights_only=True, map_location="cpu")
-    except (OSError, EOFError, RuntimeError, ValueError, UnpicklingError) as error:
-        raise InputError(f"{path}: cannot be read as a tensor file: {str(error).splitlines()[0]}") from None
+    except (OSError, EOFError, zlib.error, RuntimeError, ValueError, LookupError, UnpicklingError) as error:
+        why = str(error).partition("\n")[0]
+        raise InputError(
+            f"{path}: cannot be read as a tensor file ({why}); is it whole, and from torch.save?"
+        ) from None
     if not isinstance(loaded, tuple | list) or len(loaded) != 3 or not all(torch.is_tensor(t) for t in loaded):
         raise InputError(
             f"{path}: found {type(loaded).__name__}; accepted: the three tensors (indices, offsets, lengths)"
@@ -75,6 +79,8 @@ def _load(path: Path) -> tuple[IntArray, IntArray, IntArray]:
     indices, offsets, lengths = (_integers(path, what, t) for what, t in zip(_NAMES, loaded, strict=True))
     if lengths.ndim != 2:
         raise InputError(f"{path}: lengths: found shape {lengths.shape}; accepted: (tables, batch)")
+    if lengths.size and int(lengths.min()) < 0:
+        raise InputError(f"{path}: lengths: found {int(lengths.min())}; accepted: whole numbers from 0")
     expected = np.concatenate([[0], np.cumsum(lengths.ravel())])
     if offsets.shape != expected.shape or (offsets != expected).any() or expected[-1] != len(indices):
         raise InputError(
@@ -85,6 +91,21 @@ def _load(path: Path) -> tuple[IntArray, IntArray, IntArray]:
         position = int(np.argmax(indices < 0))
         raise InputError(f"{path}: indices[{position}]: found {indices[position]}; accepted: whole numbers from 0")
     return indices, offsets, lengths
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """Yield the file, or a temporary copy without gzip: torch jumps about in it, which gzip makes very slow."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if not packed:
+            yield file
+            return
+        with gzip.open(file) as content, tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(content, copy, 1 << 20)
+            copy.seek(0)
+            yield copy
 
 
 _NAMES = ("indices", "offsets", "lengths")
