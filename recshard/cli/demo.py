@@ -47,7 +47,7 @@ def command(
         raise InputError(f"{recipe}: describes a data set; the demo needs a synthetic model")
     half = trace.samples // 2
     note(f"profile: the first {half:,} of {trace.samples:,} samples of '{trace.name}', {len(trace.parts)} tables")
-    profile = profile_trace(take(trace, slice(None, half)), trace.tables)
+    profile = profile_trace(take(trace, slice(None, half)))
     rest = take(trace, slice(half, None))
     rows, plans = [], []
     options = StrategyOptions(time_limit, seed)

@@ -50,13 +50,12 @@ def command(
     from recshard.profile.storage import MARKER, summary, tables_beside
     from recshard.report.console import profile_report
     from recshard.tables import load_tables
-    from recshard.trace import declared_tables
 
     check_writable(output, MARKER)
     trace = open_for_command(
         traces, format, data, samples, columns, delimiter, names, header, encoding, separator, strings
     )
-    declared = load_tables(tables) if tables is not None else declared_tables(trace)
+    declared = load_tables(tables) if tables is not None else None
     profile = profile_trace(trace, declared, progress=counting("profile"))
     save_profile(profile, output)
     note(f"tables, filled in: {tables_beside(output)}")

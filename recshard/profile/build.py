@@ -13,6 +13,7 @@ from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableS
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.trace.base import IntArray, Trace
 from recshard.trace.hashing import to_rows
+from recshard.trace.selection import declared_tables
 
 Progress = Callable[[int, int], None]
 
@@ -25,13 +26,14 @@ def profile_trace(trace: Trace, tables: TableSet | None = None, *, progress: Pro
 
     Args:
         trace: read once, in batches.
-        tables: the declared tables; what they leave out is inferred (design.md, "Spec files").
+        tables: the declared tables; what they leave out is inferred (design.md, "Spec files"). None: those that
+            a synthetic trace's recipe declares.
         progress: called after every batch with the samples and lookups counted so far.
 
     Raises:
         InputError: the trace is empty or malformed, lacks a declared feature, or an ID is outside its table.
     """
-    declared = tables_for(trace.features, tables, trace.name)
+    declared = tables_for(trace.features, tables or declared_tables(trace), trace.name)
     counters = [_counter(t) for t in declared.tables]
     present = dict.fromkeys(trace.features, 0)
     lookups = dict.fromkeys(trace.features, 0)
