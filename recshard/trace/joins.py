@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recshard.errors import InputError
+from recshard.errors import InputError, nearest
 from recshard.trace.base import DEFAULT_BATCH, Bag, Batch, IntArray, Trace
 from recshard.trace.columns import Place, to_bag
 from recshard.trace.text import TextTrace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -40,20 +44,26 @@ def read_side_table(text: TextTrace, on: str, key: str, flags: dict[str, list[st
         flags: for each multi-hot feature its columns of 0 and 1; a column's position is the ID.
 
     Raises:
-        InputError: malformed, a key that is missing or there twice, or a flag that is neither 0 nor 1.
+        InputError: malformed, a column that is not there, a key that is missing or there twice, or a flag that is
+            neither 0 nor 1.
     """
     flag_columns = tuple(column for columns in flags.values() for column in columns)
     wanted = tuple(dict.fromkeys((key, *text.features, *flag_columns)))
+    for column in wanted:
+        if column not in text.all_columns:
+            raise InputError(
+                f"{text.name}: no column '{column}'{nearest(column, text.all_columns)}; present: "
+                f"{', '.join(text.all_columns)}"
+            )
     keys: list[IntArray] = []
     bags: dict[str, list[Bag]] = {feature: [] for feature in (*text.features, *flags)}
     for first, columns in text.arrow_chunks(wanted):
-        place = Place(text.name, first, "line", "declare it as a column of strings")
-        keys.append(to_bag(columns[key], key, place).values)
+        keys.append(_whole(columns[key], key, Place(text.name, first, "line", "every line needs its key")))
         for feature in text.features:
-            strings = feature in text.options.strings
-            bags[feature].append(to_bag(columns[feature], feature, place, strings=strings))
+            bags[feature].append(text.bag(feature, columns[feature], first))
+        place = Place(text.name, first, "line", "flags are 0 or 1")
         for feature, names in flags.items():
-            bags[feature].append(_multi_hot([to_bag(columns[n], n, place) for n in names], feature, place))
+            bags[feature].append(_multi_hot({name: _whole(columns[name], name, place) for name in names}, place))
     all_keys = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
     order = np.argsort(all_keys, kind="stable")
     twice = np.flatnonzero(np.diff(all_keys[order]) == 0)
@@ -69,11 +79,20 @@ def read_side_table(text: TextTrace, on: str, key: str, flags: dict[str, list[st
     return SideTable(text.name, on, all_keys[order], joined)
 
 
-def _multi_hot(columns: list[Bag], feature: str, place: Place) -> Bag:
-    flags = np.stack([column.values for column in columns], axis=1)
+def _whole(column: pa.Array, name: str, place: Place) -> IntArray:
+    """Return the whole numbers of a column that must not be empty anywhere."""
+    bag = to_bag(column, name, place)
+    if len(bag.values) < len(bag.lengths):
+        raise place.error(name, int(np.argmin(bag.lengths)), "")
+    return bag.values
+
+
+def _multi_hot(columns: dict[str, IntArray], place: Place) -> Bag:
+    flags = np.stack(list(columns.values()), axis=1)
     wrong = np.argwhere(flags > 1)
     if len(wrong):
-        raise place.error(feature, int(wrong[0][0]), int(flags[tuple(wrong[0])]))
+        line, column = wrong[0]
+        raise place.error(list(columns)[column], int(line), int(flags[line, column]))
     return Bag(np.nonzero(flags)[1].astype(np.int64), flags.sum(axis=1))
 
 

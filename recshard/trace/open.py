@@ -12,7 +12,7 @@ from recshard.errors import InputError, nearest
 from recshard.trace.bags import open_bags
 from recshard.trace.base import DEFAULT_BATCH, Batch, Trace
 from recshard.trace.dlrm import DlrmTrace
-from recshard.trace.joins import JoinedTrace, read_side_table
+from recshard.trace.joins import JoinedTrace, SideTable, read_side_table
 from recshard.trace.libfm import open_libfm
 from recshard.trace.lines import TextFile
 from recshard.trace.parquet import open_parquet
@@ -150,12 +150,23 @@ def _dataset(name: str, spec: DatasetSpec, data: str | Path | None) -> Trace:
                 f"{spec.source}"
             )
     trace = _files([folder / file for file in spec.files], spec.format, _text_options(spec))
-    sides = []
+    sides: list[SideTable] = []
     for join in spec.joins:
+        if join.on not in trace.features:
+            raise InputError(
+                f"{name}: {join.file}: on: no feature '{join.on}'{nearest(join.on, trace.features)}; present: "
+                f"{', '.join(trace.features)}"
+            )
         text = open_text(folder / join.file, _text_options(join))
         if not join.columns:
             text = TextTrace(text.file, text.options, text.all_columns, ())
         sides.append(read_side_table(text, join.on, join.key, join.flags))
+    features = [*trace.features, *(feature for join in spec.joins for feature in (*join.columns, *join.flags))]
+    if len(set(features)) < len(features):
+        twice = next(feature for feature in features if features.count(feature) > 1)
+        raise InputError(
+            f"{name}: feature '{twice}' is there twice; name the columns or flags of a join differently"
+        )
     return JoinedTrace(trace, tuple(sides)) if sides else trace
 
 

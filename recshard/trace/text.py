@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recshard.errors import InputError, nearest
-from recshard.trace.base import DEFAULT_BATCH, Batch
+from recshard.trace.base import DEFAULT_BATCH, Bag, Batch
 from recshard.trace.columns import Place, to_bag
 from recshard.trace.lines import BLOCK_BYTES, TextFile
 from recshard.trace.rebatch import rebatch
@@ -62,12 +62,18 @@ class TextTrace:
 
     def _chunks(self) -> Iterator[Batch]:
         for first, columns in self.arrow_chunks(self.features):
-            bags = {}
-            for name, column in columns.items():
-                way_out = f"declare '{name}' as a column of strings, or leave it out (--strings, --columns)"
-                place = Place(self.name, first, "line", way_out)
-                bags[name] = to_bag(self._split(column), name, place, strings=name in self.options.strings)
+            bags = {name: self.bag(name, column, first) for name, column in columns.items()}
             yield Batch(len(next(iter(columns.values()))), bags)
+
+    def bag(self, name: str, column: pa.Array, first: int) -> Bag:
+        """Return the IDs in a chunk of a column whose first line has the number `first`.
+
+        Raises:
+            InputError: what is no ID; names file, line and column.
+        """
+        way_out = f"declare '{name}' as a column of strings, or leave it out (--strings, --columns)"
+        place = Place(self.name, first, "line", way_out)
+        return to_bag(self._split(column), name, place, strings=name in self.options.strings)
 
     def _split(self, column: pa.Array) -> pa.Array:
         """Return a list column where a separator is declared, without the empty pieces between separators."""
