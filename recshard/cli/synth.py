@@ -1,35 +1,55 @@
-"""`recshard synth`: a trace from a recipe."""
+"""`recshard synth`: a trace from a recipe, or its profile directly."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from recshard.cli.output import Json, emit
+from recshard.cli.output import Json, counting, emit
 
 
 def command(
     recipe: Annotated[str, typer.Argument(help="A bundled recipe of a synthetic model, or a TOML file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The trace, as Parquet; its tables beside it.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The trace, as Parquet; its tables beside it.", show_default=False),
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="The profile's folder, made without writing the trace.", show_default=False)
+    ] = None,
     samples: Annotated[str, typer.Option(help="START:STOP:STEP as in Python, of the recipe's samples.")] = ":",
     as_json: Json = False,
 ) -> None:
-    """Write the trace that a recipe describes, and the tables that it declares as OUTPUT.tables.toml."""
+    """Write the trace that a recipe describes, with its tables as OUTPUT.tables.toml, or its profile, or both."""
     from rich.text import Text
 
     from recshard.errors import InputError
-    from recshard.files import write_text
+    from recshard.files import check_writable, write_text
+    from recshard.profile import save_profile
+    from recshard.profile.build import profile_trace
+    from recshard.profile.storage import MARKER
     from recshard.tables import format_tables
     from recshard.trace import declared_tables, open_trace, parse_samples, take, write_parquet
 
-    trace = open_trace(recipe, "recipe")
+    if output is None and profile is None:
+        raise InputError("synth: nothing to write; accepted: --output TRACE, --profile PROFILE, or both")
+    if profile is not None:
+        check_writable(profile, MARKER)
+    trace = take(open_trace(recipe, "recipe"), parse_samples(samples))
     tables = declared_tables(trace)
     if tables is None:
         raise InputError(f"{recipe}: describes a data set, not a synthetic model; profile it with --data")
-    written = write_parquet(take(trace, parse_samples(samples)), output)
-    beside = output.with_name(output.name + ".tables.toml")
-    write_text(beside, format_tables(tables))
-    document = {"recipe": recipe, "trace": str(output), "tables": str(beside), "samples": written}
-    emit(as_json, lambda: document, lambda: Text(f"{output}: {written:,} samples; tables: {beside}"))
+    document: dict[str, Any] = {"recipe": recipe}
+    if output is not None:
+        document["samples"] = write_parquet(trace, output)
+        beside = output.with_name(output.name + ".tables.toml")
+        write_text(beside, format_tables(tables))
+        document |= {"trace": str(output), "tables": str(beside)}
+    if profile is not None:
+        made = profile_trace(trace, tables, progress=counting("profile"))
+        save_profile(made, profile)
+        document |= {"profile": str(profile), "samples": made.samples}
+    written = ", ".join(f"{key} {document[key]}" for key in ("trace", "tables", "profile") if key in document)
+    emit(as_json, lambda: document, lambda: Text(f"{document['samples']:,} samples: {written}"))

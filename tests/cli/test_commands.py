@@ -118,6 +118,8 @@ def test_synth_writes_a_trace_that_profiles_with_its_tables(tmp_path: Path) -> N
     direct = run_json("profile", "tiny.toml", "-o", "b", cwd=tmp_path)
     assert stored["tables"] == direct["tables"]
     assert stored["features"] == direct["features"]
+    assert run_json("synth", "tiny.toml", "--profile", "c", cwd=tmp_path)["samples"] == 500
+    assert json.loads((tmp_path / "c" / "profile.json").read_text()) == direct
 
 
 def test_measure_times_this_machine(tmp_path: Path) -> None:
@@ -188,6 +190,7 @@ BAD = {
     "strategy": (2, [*PLAN, "topology.toml", "--strategy", "best"], ["best", "search"]),
     "time limit": (2, [*PLAN, "topology.toml", "--time-limit", "-1"], ["-1", "above zero"]),
     "solver": (2, [*PLAN, "topology.toml", "--strategy", "milp", "--solver", "xpres"], ["xpres", "highs"]),
+    "nothing to write": (2, ["synth", "demo"], ["--output", "--profile"]),
     "not a plan": (2, ["replay", "profile", "log.csv"], ["not a plan", "plan.json"]),
     "cost model": (2, ["check", "plan", "--cost-model", "nothing"], ["nothing", "cost-host"]),
     "treat": (2, ["check", "plan", "--treat", "hbm"], ["hbm", "TIER=KIND"]),
