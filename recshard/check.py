@@ -21,6 +21,7 @@ Verdict = Literal["agrees", "doubtful", "disagrees", "unchecked"]
 
 AGREES = 2.0  # most deviation of a device's load, in held-out errors of the model
 DOUBTFUL = 4.0
+RANKED = 0.7  # least rank correlation of a plan that the model agrees with, where loads are not tied
 TIE = 0.01  # loads within this share of their mean have no ranking
 
 
@@ -130,8 +131,8 @@ def check_placement_cost(
     largest deviation is measured against the model's own median error on shards it had not seen: up to twice that
     error `agrees`, up to four times is `doubtful`, more `disagrees`. The median over shards of all sizes suits the
     largest of several devices: devices hold many tables, whose errors cancel, and so the model's error on them is
-    smaller. Where most of the load lies outside what the model was trained on, the verdict is `doubtful` whatever
-    the loads say.
+    smaller. Where loads differ by more than that and the devices' order does not correlate by 0.7, `agrees`
+    becomes `doubtful`; so does every verdict where most of the load lies outside what the model was trained on.
 
     Args:
         problem: what was placed.
@@ -163,7 +164,12 @@ def check_placement_cost(
     parts = outside[~np.isnan(outside)]
     extrapolated_share = float(part_ms[outside == 1].sum()) / checked_ms if checked_ms > 0 else 0.0
     error = model.card.held_out.median_error
-    verdict, reason = _verdict(deviation, error, extrapolated_share, cost_ms[:, known].sum(axis=1), known)
+    rank = rank_correlation(load, predicted_load) if ranked else None
+    # Loads that differ by less than the model errs have an order that the model cannot confirm.
+    order = rank if ranked and np.ptp(load) > AGREES * error else None
+    verdict, reason = _verdict(deviation, error, order, extrapolated_share, cost_ms[:, known].sum(axis=1), known)
+    if known.sum() > 1:
+        reason += "; how fast the tiers are beside each other is not checked"
     return CheckResult(
         verdict=verdict,
         reason=reason + _remarks(claims, tier_names, judged_as, model.card.tiers),
@@ -175,7 +181,7 @@ def check_placement_cost(
         predicted_load=predicted_load,
         deviation=deviation,
         held_out_error=error,
-        rank_correlation=rank_correlation(load, predicted_load) if ranked else None,
+        rank_correlation=rank,
         checked_share=checked_ms / float(part_ms.sum()) if part_ms.sum() > 0 else 0.0,
         extrapolates=float(parts.mean()) if len(parts) else 0.0,
         extrapolated_share=extrapolated_share,
@@ -248,6 +254,7 @@ def _loads(
 def _verdict(
     deviation: float | None,
     error: float,
+    rank: float | None,
     extrapolated_share: float,
     checked_ms: FloatArray,
     known: np.ndarray[Any, np.dtype[np.bool_]],
@@ -261,6 +268,8 @@ def _verdict(
     if extrapolated_share > 0.5:
         return "doubtful", f"{extrapolated_share:.0%} of the load lies outside what the cost model was trained on"
     found = f"device loads differ by up to {deviation:.1%} of the mean"
+    if deviation <= DOUBTFUL * error and rank is not None and rank < RANKED:
+        return "doubtful", f"{found}, but the two orders of the devices have a rank correlation of {rank:.2f} only"
     if deviation <= AGREES * error:
         return "agrees", f"{found}, within {AGREES:.0f} × the cost model's own error of {error:.1%}"
     if deviation <= DOUBTFUL * error:

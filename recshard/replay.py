@@ -45,7 +45,7 @@ class Replay:
     @property
     def slow_share(self) -> float:
         """Share of accesses outside the fastest tier."""
-        return 1.0 - int(self.accesses[:, 0].sum()) / self.lookups if self.lookups else 0.0
+        return int(self.accesses[:, 1:].sum()) / self.lookups if self.lookups else 0.0
 
     @cached_property
     def device_cost_ms(self) -> FloatArray:

@@ -19,6 +19,7 @@ Ids = Literal["rows", "mod", "hash"]
 WEIGHT_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 DEFAULT_DIM = 64
 DEFAULT_BATCH_SIZE = 65536
+_MOST = 10**12  # rows or elements: more is a slip of the keyboard
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ class _TableSpec(Spec):
     @field_validator("rows", "dim")
     @classmethod
     def _positive(cls, value: int | None) -> int | None:
-        if value is not None and value < 1:
-            raise ValueError(f"found {value}; accepted: a whole number of 1 or more")
+        if value is not None and not 1 <= value <= _MOST:
+            raise ValueError(f"found {value}; accepted: a whole number of 1 or more, at most {_MOST}")
         return value
 
     @field_validator("dtype", "optimizer", "ids", mode="before")

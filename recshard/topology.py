@@ -14,6 +14,8 @@ from recshard.errors import InputError
 from recshard.spec import Spec, read_spec
 from recshard.units import parse_bytes, parse_rate, parse_share
 
+_MOST_DEVICES = 65_536
+
 
 @dataclass(frozen=True)
 class Tier:
@@ -122,12 +124,16 @@ class _GroupSpec(Spec):
     @field_validator("nodes", "devices_per_node")
     @classmethod
     def _positive(cls, value: int) -> int:
-        if value < 1:
-            raise ValueError(f"found {value}; accepted: a whole number of 1 or more")
+        if not 1 <= value <= _MOST_DEVICES:
+            raise ValueError(f"found {value}; accepted: a whole number of 1 or more, at most {_MOST_DEVICES}")
         return value
 
     @model_validator(mode="after")
     def _tiers_in_order(self) -> _GroupSpec:
+        if self.nodes * self.devices_per_node > _MOST_DEVICES:
+            raise ValueError(
+                f"found {self.nodes} × {self.devices_per_node} devices; accepted: up to {_MOST_DEVICES}"
+            )
         if not self.tiers:
             raise ValueError("found no tiers; accepted: one [[tiers]] block or more, fast to slow")
         names = [t.name for t in self.tiers]

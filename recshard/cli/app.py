@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import typer
@@ -34,14 +35,19 @@ for module in (demo, synth, profile, plan, check, replay, compare, report, expor
     app.command(module.__name__.rpartition(".")[2])(module.command)
 
 
+def _terminated(number: int, frame: object) -> None:
+    """Leave as on an interrupt, so that half-written outputs are removed."""
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Run the command line; errors that a user can cause become one message and the exit status they stand for."""
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         app()
     except RecshardError as error:
         print(f"recshard: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
-    except BrokenPipeError:
-        # Whoever read the output has seen enough, such as `head`.
-        sys.stderr.close()
-        sys.exit(0)
+    except MemoryError as error:
+        print(f"recshard: out of memory ({error}); counting takes 8 bytes a row of every table", file=sys.stderr)
+        sys.exit(1)

@@ -56,3 +56,5 @@ def command(
         note(f"{name}: done")
     title = f"{profile} on {topology}"
     emit(as_json, lambda: {"strategies": rows}, lambda: comparison_report(rows, title))
+    if all(row["status"] == "infeasible" for row in rows):
+        raise typer.Exit(1)

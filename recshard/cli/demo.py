@@ -27,7 +27,7 @@ def command(
     from rich.text import Text
 
     from recshard.check import check_plan
-    from recshard.errors import InputError
+    from recshard.errors import DoesNotFit, InputError
     from recshard.files import check_writable
     from recshard.plan import Plan, compare_strategies, save_plan
     from recshard.plan.storage import MARKER
@@ -57,6 +57,8 @@ def command(
         note(f"{name}: planned and replayed" if replay else f"{name}: found no plan")
         if isinstance(outcome, Plan):
             plans.append(outcome)
+    if not plans:
+        raise DoesNotFit(f"no strategy found a plan: {rows[0]['reason']}")
     best = min(plans, key=lambda plan: plan.bottleneck_ms)
     checked = check_plan(best)
     if output is not None:

@@ -15,7 +15,7 @@ def command(
     shards: Annotated[
         int, typer.Option(help="Random shards to time; 400 take about a minute and a half on two cores.")
     ] = 300,
-    seed: Annotated[int, typer.Option(help="Of shards and batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of shards and batches.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Time fused multi-table lookups, forward and backward with optimizer, in this machine's host memory."""

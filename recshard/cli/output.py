@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from recshard.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,7 +26,7 @@ _EVERY_SECONDS = 5.0
 def emit(as_json: bool, document: Callable[[], dict[str, Any]], report: Callable[[], RenderableType]) -> None:
     """Print a command's result, in one of its two forms; the other is not made."""
     if as_json:
-        print(json.dumps(_finite(document()), ensure_ascii=False, allow_nan=False))
+        print_json(document())
         return
     from rich.console import Console
 
@@ -30,7 +34,28 @@ def emit(as_json: bool, document: Callable[[], dict[str, Any]], report: Callable
     # Redirected output has no width of its own; tables must not be folded to 80 columns there.
     if not console.is_terminal:
         console.width = 160
-    console.print(report())
+    shown = report()
+    with _standard_output():
+        console.print(shown)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print one JSON object on standard output."""
+    text = json.dumps(_finite(document), ensure_ascii=False, allow_nan=False)
+    with _standard_output():
+        print(text)
+
+
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """Write out: a reader who has seen enough, such as `head`, is no error; a full disk is."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing is tried again at exit
+        if not isinstance(error, BrokenPipeError):
+            raise InputError(f"standard output: cannot be written: {error.strerror}") from None
 
 
 def _finite(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recshard.cli.output import Json, emit
+from recshard.cli.output import Json, emit, print_json
 from recshard.cli.planning import (
     BatchSize,
     Seed,
@@ -39,6 +39,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Split every table by row over the tiers of one device, so that the slowest device is as fast as possible."""
+    from recshard.errors import DoesNotFit
     from recshard.files import check_writable
     from recshard.plan import make_plan, save_plan
     from recshard.plan.storage import MARKER
@@ -47,12 +48,17 @@ def command(
     from recshard.topology import load_topology
 
     check_writable(output, MARKER)
-    made = make_plan(
-        load_profile(profile),
-        load_topology(topology),
-        strategy,
-        workload=workload(batch_size, training, traffic_multiplier, unseen),
-        options=strategy_options(time_limit, seed, solver),
-    )
+    try:
+        made = make_plan(
+            load_profile(profile),
+            load_topology(topology),
+            strategy,
+            workload=workload(batch_size, training, traffic_multiplier, unseen),
+            options=strategy_options(time_limit, seed, solver),
+        )
+    except DoesNotFit as error:
+        if as_json:
+            print_json({"status": "infeasible", "reason": str(error)})
+        raise
     save_plan(made, output)
     emit(as_json, made.summary, lambda: report_plan(made))

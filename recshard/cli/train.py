@@ -13,7 +13,7 @@ from recshard.cli.output import Json, emit, every_few_seconds
 def command(
     measurements: Annotated[Path, typer.Argument(help="A folder that `recshard measure` wrote.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The cost model's folder.")],
-    seed: Annotated[int, typer.Option(help="Of the weights and of the held-out shards.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the weights and of the held-out shards.", min=0)] = 0,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training shards (default: as tested).", show_default=False)
     ] = None,

@@ -72,9 +72,8 @@ class Plan:
     def slow_share(self) -> float:
         """Share of all accesses expected outside the fastest tier."""
         total = float(self.problem.accesses.sum())
-        served = float(self.problem.accesses @ self.access_share[:, 0])
-        # Sums of shares are good to rounding; −1e-17 would be printed as −0%.
-        return max(0.0, 1.0 - served / total) if total else 0.0
+        slow = float(self.problem.accesses @ self.access_share[:, 1:].sum(axis=1))
+        return slow / total if total else 0.0
 
     def is_split(self, table: int) -> bool:
         """Return whether a table has rows in more than one tier."""

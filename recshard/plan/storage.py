@@ -43,6 +43,8 @@ def save_plan(plan: Plan, path: str | Path) -> None:
         names = [t.name for t in plan.tables.tables]
         columns = {"table": pa.array(names), "device": pa.array(placement.device)}
         columns |= {field: pa.array(getattr(problem, field)) for field in _PER_TABLE}
+        hot = [plan.hot_rows(j) if plan.is_split(j) else None for j in range(len(names))]
+        columns["hot_rows"] = pa.array([0 if rows is None else len(rows) for rows in hot], pa.int64())
         for k, tier in enumerate(plan.tier_names):
             columns[f"rows_{tier}"] = pa.array(placement.rows[:, k])
             columns[f"access_share_{tier}"] = pa.array(plan.access_share[:, k])
@@ -55,9 +57,8 @@ def save_plan(plan: Plan, path: str | Path) -> None:
         pq.write_table(pa.table(classes), folder / _CLASSES)
         schema = pa.schema([("table", pa.string()), ("row", pa.int64())])
         with pq.ParquetWriter(folder / _HOT_ROWS, schema) as writer:
-            for j, name in enumerate(names):
-                if plan.is_split(j):
-                    rows = plan.hot_rows(j)
+            for name, rows in zip(names, hot, strict=True):
+                if rows is not None:
                     repeated = pa.DictionaryArray.from_arrays(np.zeros(len(rows), dtype=np.int32), [name])
                     part = pa.Table.from_arrays([repeated.cast(pa.string()), pa.array(rows)], schema=schema)
                     writer.write_table(part)
@@ -96,7 +97,11 @@ def load_plan(path: str | Path) -> Plan:
     try:
         table = pq.read_table(folder / _TABLES)
         classes = pq.read_table(folder / _CLASSES)
-        pq.read_metadata(folder / _HOT_ROWS)
+        hot = table["hot_rows"].to_numpy()
+        if pq.read_metadata(folder / _HOT_ROWS).num_rows != hot.sum():
+            raise ValueError(f"{_HOT_ROWS} lacks rows")
+        if not isinstance(document["batch_size"], int) or document["batch_size"] < 1:
+            raise ValueError(f"batch_size is {document['batch_size']!r}")
         tables = tuple(
             EmbeddingTable(**(entry | {"features": tuple(entry["features"])})) for entry in document["tables"]
         )
@@ -131,7 +136,7 @@ def load_plan(path: str | Path) -> Plan:
             topology=document["topology"],
             problem=problem,
             placement=placement,
-            hot_rows=_row_reader(folder, names),
+            hot_rows=_row_reader(folder, tables, hot),
             strategy=document["strategy"],
             status=document["status"],
             lower_bound_ms=document["lower_bound_ms"],
@@ -148,12 +153,19 @@ def load_plan(path: str | Path) -> Plan:
         raise InputError(f"{folder}: the plan is damaged ({error}); make it again with `recshard plan`") from None
 
 
-def _row_reader(folder: Path, names: list[str]) -> Callable[[int], IntArray]:
+def _row_reader(folder: Path, tables: tuple[EmbeddingTable, ...], hot: IntArray) -> Callable[[int], IntArray]:
     def read(index: int) -> IntArray:
         import pyarrow.parquet as pq
 
-        part = pq.read_table(folder / _HOT_ROWS, columns=["row"], filters=[("table", "==", names[index])])
+        table = tables[index]
+        part = pq.read_table(folder / _HOT_ROWS, columns=["row"], filters=[("table", "==", table.name)])
         rows: IntArray = part["row"].to_numpy()
+        sound = len(rows) == hot[index] and len(np.unique(rows)) == len(rows)
+        if not sound or (len(rows) and not 0 <= rows.min() <= rows.max() < table.rows):
+            raise InputError(
+                f"{folder / _HOT_ROWS}: the rows of table '{table.name}' are not {hot[index]} distinct ones of its"
+                " own; make the plan again with `recshard plan`"
+            )
         return rows
 
     return read

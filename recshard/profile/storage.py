@@ -127,6 +127,9 @@ def load_profile(path: str | Path) -> Profile:
         )
         tables_set = TableSet(tuple(tables), document["batch_size"])
         samples, source = document["samples"], tuple(document["source"])
+        for name in ("samples", "batch_size"):
+            if not isinstance(document[name], int) or document[name] < 1:
+                raise ValueError(f"{name} is {document[name]!r}")
     except (OSError, ArrowException, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{folder}: the profile is damaged ({error}); make it again with `recshard profile`"

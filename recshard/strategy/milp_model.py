@@ -56,6 +56,19 @@ def interchangeable(problem: PlacementProblem) -> bool:
     return bool(device_kinds(problem).max() == 0 and np.isin(users, (1, problem.devices)).all())
 
 
+def add_pools(problem: PlacementProblem, model: pulp.LpProblem, held: list[dict[pulp.LpVariable, float]]) -> None:
+    """Add held bytes ≤ capacity for every pool, each in a unit of its own: a solver's tolerances are absolute.
+
+    A pool that holds the whole model cannot bind and gets no constraint.
+    """
+    whole = float(problem.table_bytes.sum())
+    for capacity, terms in zip(problem.pool_capacity.tolist(), held, strict=True):
+        if capacity < whole and terms:
+            unit = capacity or max(abs(value) for value in terms.values())
+            scaled = {variable: value / unit for variable, value in terms.items()}
+            add_constraint(model, scaled, pulp.LpConstraintLE, capacity / unit)
+
+
 def add_constraint(model: pulp.LpProblem, terms: dict[pulp.LpVariable, float], sense: int, limit: float) -> None:
     """Add Σ terms ≤, = or ≥ limit to `model` (built from a dict: sums term by term are slow)."""
     model.addConstraint(pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, rhs=limit))

@@ -7,8 +7,8 @@ p_dj = 1; these products are linearised with a big constant:
     minimise C
     Σ_d p_dj = 1,  Σ_s x_jks = 1
     mem_jk = Σ_s x_jks · ICDF_j(s),  pct_jk = Σ_s x_jks · s/100,  both rising with k
-    m_djk ≥ bytes_j(mem_jk − mem_j,k−1) − M · (1 − p_dj)
-    Σ_j m_djk ≤ capacity                                 each pool
+    m_djk ≥ mem_jk − mem_j,k−1 − M · (1 − p_dj)
+    Σ_j bytes_j · m_djk ≤ capacity                                 each pool
     c_dj ≥ cost_dj(pct_j) − M · (1 − p_dj)
     C ≥ Σ_j c_dj                                         each device
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import pulp
 
 from recshard.problem import PlacementProblem
-from recshard.strategy.milp_model import MilpModel, add_constraint, assignment_variables
+from recshard.strategy.milp_model import MilpModel, add_constraint, add_pools, assignment_variables
 from recshard.strategy.segments import icdf_steps
 
 STEPS = 100
@@ -38,11 +38,10 @@ def paper_model(problem: PlacementProblem, unit_ms: float, steps: int = STEPS) -
     model.setObjective(pulp.LpAffineExpression({bottleneck: 1.0}))
     on = assignment_variables(problem, model)
     slowness = 1e3 / problem.bandwidth / unit_ms
-    unit_bytes = float(problem.pool_capacity.max())
     load: list[dict[pulp.LpVariable, float]] = [{bottleneck: -1.0} for _ in range(problem.devices)]
     held: list[dict[pulp.LpVariable, float]] = [{} for _ in problem.pool_capacity]
     for j in range(problem.tables):
-        size, share = _cumulative(problem, model, j, steps, unit_bytes)
+        size, share = _cumulative(problem, model, j, steps)
         for d in range(problem.devices):
             p = on[d][j]
             traffic = float(problem.traffic[j])
@@ -58,11 +57,10 @@ def paper_model(problem: PlacementProblem, unit_ms: float, steps: int = STEPS) -
             # The steps take from the worst what faster tiers save: with p = 0 the constraint asks for nothing.
             cost[c] = -1.0
             add_constraint(model, cost, pulp.LpConstraintLE, 0.0)
-            _hold(problem, model, held, j, d, p, size, unit_bytes)
+            _hold(problem, model, held, j, d, p, size)
     for terms in load:
         add_constraint(model, terms, pulp.LpConstraintLE, 0.0)
-    for index, terms in enumerate(held):
-        add_constraint(model, terms, pulp.LpConstraintLE, float(problem.pool_capacity[index]) / unit_bytes)
+    add_pools(problem, model, held)
     return MilpModel(model, bottleneck, on, proves_bound=False)
 
 
@@ -70,11 +68,11 @@ Terms = dict[pulp.LpVariable, float]
 
 
 def _cumulative(
-    problem: PlacementProblem, model: pulp.LpProblem, j: int, steps: int, unit_bytes: float
+    problem: PlacementProblem, model: pulp.LpProblem, j: int, steps: int
 ) -> tuple[list[Terms], list[Terms]]:
-    """Add the choice of a step for every tier boundary; return bytes and share up to each, as expressions."""
+    """Add the choice of a step for every tier boundary; return shares of rows and accesses up to each."""
     rows, covered = icdf_steps(problem, j, steps)
-    size = rows * float(problem.row_bytes[j]) / unit_bytes
+    size = rows / float(problem.rows[j])
     sizes: list[Terms] = []
     shares: list[Terms] = []
     for k in range(problem.tiers - 1):
@@ -96,20 +94,18 @@ def _hold(
     d: int,
     p: pulp.LpVariable,
     size: list[Terms],
-    unit_bytes: float,
 ) -> None:
     """Add the bytes of table j in each tier of device d to the pools, where it stands there."""
-    whole = float(problem.table_bytes[j]) / unit_bytes
     for k in range(problem.tiers):
         m = model.add_variable(f"m_{d}_{j}_{k}", lowBound=0)
         pool = held[problem.pool[d, k]]
-        pool[m] = 1.0
-        # m ≥ (size_k − size_{k−1}) − whole · (1 − p); the slowest tier holds whole − size_{k−1}.
+        pool[m] = float(problem.table_bytes[j])
+        # In shares of the table: m ≥ (size_k − size_{k−1}) − (1 − p); the slowest tier holds 1 − size_{k−1}.
         upper: Terms = dict(size[k]) if k < problem.tiers - 1 else {}
         terms = _minus(upper, size[k - 1]) if k else upper
         terms[m] = -1.0
-        terms[p] = whole
-        limit = whole if k < problem.tiers - 1 else 0.0
+        terms[p] = 1.0
+        limit = 1.0 if k < problem.tiers - 1 else 0.0
         add_constraint(model, terms, pulp.LpConstraintLE, limit)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import pulp
 
 from recshard.problem import PlacementProblem
-from recshard.strategy.milp_model import MilpModel, add_constraint, assignment_variables
+from recshard.strategy.milp_model import MilpModel, add_constraint, add_pools, assignment_variables
 from recshard.strategy.segments import segments
 
 
@@ -36,12 +36,11 @@ def tight_model(problem: PlacementProblem, unit_ms: float, variables: int) -> Mi
     on = assignment_variables(problem, model)
     most = max(4, variables // (tables * devices * max(1, tiers - 1)))
     slowness = 1e3 / problem.bandwidth / unit_ms
-    unit_bytes = float(problem.pool_capacity.max())
     load: list[dict[pulp.LpVariable, float]] = [{bottleneck: -1.0} for _ in range(devices)]
     held: list[dict[pulp.LpVariable, float]] = [{} for _ in problem.pool_capacity]
     for j in range(tables):
         rows, share = segments(problem, j, most)
-        size = rows * problem.row_bytes[j] / unit_bytes
+        size = rows * problem.row_bytes[j]
         traffic = rows * share * problem.traffic[j]
         for d in range(devices):
             p = on[d][j]
@@ -62,6 +61,5 @@ def tight_model(problem: PlacementProblem, unit_ms: float, variables: int) -> Mi
                 add_constraint(model, parts, pulp.LpConstraintLE, 0.0)
     for d in range(devices):
         add_constraint(model, load[d], pulp.LpConstraintLE, 0.0)
-    for p_index, terms in enumerate(held):
-        add_constraint(model, terms, pulp.LpConstraintLE, float(problem.pool_capacity[p_index]) / unit_bytes)
+    add_pools(problem, model, held)
     return MilpModel(model, bottleneck, on, proves_bound=True)

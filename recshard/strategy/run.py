@@ -31,6 +31,13 @@ class StrategyOptions:
     seed: int = 0
     solver: str = "highs"
 
+    def __post_init__(self) -> None:
+        """Raise InputError for a time limit that is not above zero, or a negative seed."""
+        if self.time_limit is not None:
+            after_seconds(self.time_limit)
+        if self.seed < 0:
+            raise InputError(f"seed: found {self.seed}; accepted: a whole number from 0")
+
 
 def check_strategy(name: str) -> None:
     """Raise InputError unless `name` is a strategy."""
@@ -48,8 +55,6 @@ def run_strategy(name: str, problem: PlacementProblem, options: StrategyOptions 
     check_strategy(name)
     options = options or StrategyOptions()
     limit = options.time_limit
-    if limit is not None:
-        after_seconds(limit)  # a limit of zero or less is an error for every strategy
     if name in ("milp", "milp-paper"):
         from recshard.strategy.milp import DEFAULT_SECONDS, milp
 

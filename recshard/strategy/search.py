@@ -83,7 +83,8 @@ def start(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
     raise DoesNotFit(
         f"no way was found in {_STARTS} attempts to divide the tables among the devices so that each fits, "
         f"although all memories together hold {format_bytes(problem.pool_capacity.sum())} and the model needs "
-        f"{format_bytes(problem.table_bytes.sum())}; give the slowest tier more capacity"
+        f"{format_bytes(problem.table_bytes.sum())}; no proof that there is none: try --strategy milp, or give "
+        "the slowest tier more capacity"
     )
 
 

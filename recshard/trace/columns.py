@@ -35,7 +35,7 @@ class Place:
         """Return the error for a value that is no ID."""
         return InputError(
             f"{self.source}: {self.unit} {self.first + offset}, column '{column}': found {found!r}; accepted: "
-            f"whole numbers from 0; {self.way_out}"
+            f"whole numbers from 0 to 2⁶³ − 1; {self.way_out}"
         )
 
 

@@ -67,7 +67,11 @@ def _load(path: Path) -> tuple[IntArray, IntArray, IntArray]:
     try:
         with _unpacked(path) as stream:
             loaded = torch.load(stream, weights_only=True, map_location="cpu")
-    except (OSError, EOFError, zlib.error, RuntimeError, ValueError, LookupError, UnpicklingError) as error:
+    except UnpicklingError:
+        raise InputError(
+            f"{path}: not a file of tensors alone; anything else is refused, for it could run code"
+        ) from None
+    except (OSError, EOFError, zlib.error, RuntimeError, ValueError, LookupError) as error:
         why = str(error).partition("\n")[0]
         raise InputError(
             f"{path}: cannot be read as a tensor file ({why}); is it whole, and from torch.save?"

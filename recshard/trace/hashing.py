@@ -43,8 +43,8 @@ def to_rows(ids: IntArray, table: EmbeddingTable, feature: str, source: str) -> 
         outside = int(ids[np.argmax(ids >= table.rows)])
         raise InputError(
             f"{source}: table '{table.name}', feature '{feature}': ID {outside} is outside its {table.rows} rows "
-            f'(accepted: 0 … {table.rows - 1}); give the table more rows, or map its IDs with ids = "hash" or '
-            'ids = "mod" in tables.toml'
+            f"(accepted: 0 … {table.rows - 1}); profile again with more rows in tables.toml (--tables; "
+            'as inferred from the whole trace, say), or with ids = "hash" or ids = "mod" there, and plan again'
         )
     return ids
 

@@ -62,6 +62,9 @@ def open_parquet(path: Path, columns: tuple[str, ...]) -> ParquetTrace:
         present = tuple(pq.read_schema(path).names)
     except (ArrowException, OSError) as error:
         raise InputError(f"{path}: cannot be read as Parquet: {error}") from None
+    if len(set(present)) < len(present):
+        twice = next(name for name in present if present.count(name) > 1)
+        raise InputError(f"{path}: column '{twice}' is there twice; columns need names of their own")
     for column in columns:
         if column not in present:
             raise InputError(

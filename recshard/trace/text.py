@@ -163,8 +163,10 @@ def _has_header(options: TextOptions) -> bool:
 
 def _delimiter(path: Path, options: TextOptions) -> str:
     if options.delimiter is not None:
-        if len(options.delimiter) != 1:
-            raise InputError(f"delimiter: found {options.delimiter!r}; accepted: one character")
+        if len(options.delimiter) != 1 or not options.delimiter.isascii() or options.delimiter in '"\r\n\0':
+            raise InputError(
+                f"delimiter: found {options.delimiter!r}; accepted: one ASCII character, no quote or line end"
+            )
         return options.delimiter
     return "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
 
@@ -186,6 +188,8 @@ def open_text(path: Path, options: TextOptions) -> TextTrace:
     if not names:
         if not _has_header(options):
             raise InputError(f"{path}: without a header line the columns need names (--names)")
+        if not first.strip():
+            raise InputError(f"{path}: line 1: found no names of columns; accepted: a header line, or --names")
         names = _header(first, delimiter)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -91,6 +91,28 @@ def test_compare_json_keeps_the_contract(home: Path) -> None:
         assert {"bottleneck_ms", "slow_share", "imbalance", "gap", "seconds"} <= entry.keys()
 
 
+def test_an_infeasible_plan_says_so_in_json_too(home: Path) -> None:
+    (home / "tiny.toml").write_text(TOPOLOGY.replace("200%", "1 KB"))
+    done = run("plan", "profile", "-t", "tiny.toml", "-o", "x", "--json", cwd=home)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["status"] == "infeasible"
+    compared = run("compare", "profile", "-t", "tiny.toml", "--strategies", "search,size", "--json", cwd=home)
+    assert compared.returncode == 1
+    assert {entry["status"] for entry in json.loads(compared.stdout)["strategies"]} == {"infeasible"}
+    demo = run("demo", "-t", "tiny.toml", cwd=home)
+    assert demo.returncode == 1
+    assert "Traceback" not in demo.stderr
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(home: Path) -> None:
+    command = f"set -o pipefail; {sys.executable} -m recshard report plan --json | true"
+    assert subprocess.run(["bash", "-c", command], cwd=home, check=False).returncode == 0
+    full = subprocess.run(["bash", "-c", f"{sys.executable} -m recshard topology > /dev/full"], cwd=home,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert full.returncode == 2
+    assert full.stderr.count("\n") == 1
+
+
 def test_check_says_plainly_what_it_cannot_check(home: Path) -> None:
     document = run_json("check", "plan", cwd=home)
     assert document["verdict"] == "unchecked"
@@ -189,6 +211,10 @@ BAD = {
     "does not fit": (1, [*PLAN, "tiny.toml"], ["short by", "'item'"]),
     "strategy": (2, [*PLAN, "topology.toml", "--strategy", "best"], ["best", "search"]),
     "time limit": (2, [*PLAN, "topology.toml", "--time-limit", "-1"], ["-1", "above zero"]),
+    "seed": (2, [*PLAN, "topology.toml", "--seed", "-1"], ["seed", "-1", "from 0"]),
+    "blank header": (2, [*PROFILE, "blank.csv"], ["blank.csv", "line 1", "--names"]),
+    "delimiter": (2, [*PROFILE, "log.csv", "--delimiter", "é"], ["'é'", "ASCII"]),
+    "too many devices": (2, [*PLAN, "many.toml"], ["many.toml", "65536"]),
     "solver": (2, [*PLAN, "topology.toml", "--strategy", "milp", "--solver", "xpres"], ["xpres", "highs"]),
     "nothing to write": (2, ["synth", "demo"], ["--output", "--profile"]),
     "not a plan": (2, ["replay", "profile", "log.csv"], ["not a plan", "plan.json"]),
@@ -213,6 +239,8 @@ def test_bad_input_gets_one_message_and_leaves_nothing_behind(home: Path, case: 
     (home / "typo-topology.toml").write_text(TOPOLOGY.replace("bandwidth", "bandwith"))
     (home / "zero.toml").write_text(TOPOLOGY.replace("1555 GB/s", "0 GB/s"))
     (home / "tiny.toml").write_text(TOPOLOGY.replace("200%", "1 KB"))
+    (home / "blank.csv").write_text("\n\n\n")
+    (home / "many.toml").write_text("nodes = 1000000\n" + TOPOLOGY)
     (home / "occupied").mkdir(exist_ok=True)
     (home / "occupied" / "thesis.tex").write_text("years of work")
     before = sorted(path.name for path in home.iterdir())

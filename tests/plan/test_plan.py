@@ -160,6 +160,19 @@ def test_a_damaged_plan_is_refused_by_name(tmp_path: Path, victim: str) -> None:
         load_plan(tmp_path / "plan")
 
 
+def test_a_plan_that_lost_hot_rows_is_refused(tmp_path: Path) -> None:
+    save_plan(make_plan(small_profile(), topology()), tmp_path / "plan")
+    path = tmp_path / "plan" / "hot_rows.parquet"
+    rows = pd.read_parquet(path)
+    rows.head(20).to_parquet(path)
+    with pytest.raises(InputError, match="lacks rows"):
+        load_plan(tmp_path / "plan")
+    rows.assign(row=0).to_parquet(path)
+    split = next(j for j in range(4) if make_plan(small_profile(), topology()).is_split(j))
+    with pytest.raises(InputError, match="distinct"):
+        load_plan(tmp_path / "plan").hot_rows(split)
+
+
 def test_a_plan_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     save_plan(make_plan(small_profile(), topology()), tmp_path / "plan")
     frame = pd.read_parquet(tmp_path / "plan" / "tables.parquet")

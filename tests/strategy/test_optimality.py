@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from recshard.errors import DoesNotFit
 from recshard.placement import bottleneck_ms, check_placement
 from recshard.problem import PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
-from recshard.strategy.milp import milp
+from recshard.strategy.milp import Formulation, milp
 from recshard.strategy.search import search
 from recshard.strategy.stop import after_rounds
 from tests.problems import random_problem
@@ -93,6 +95,57 @@ def test_the_two_formulations_agree_within_the_coarsening_of_100_steps(problem: 
     reference = float(str(paper.notes["model_bottleneck_ms"]))
     assert model <= reference * (1 + TOLERANCE)
     assert reference <= model + step
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["tight", "paper"]))
+def test_a_slowest_tier_of_any_size_leaves_the_model_right(seed: int, formulation: Formulation) -> None:
+    problem = random_problem(np.random.default_rng(seed), tables=4, devices=2, tiers=2, equal_rows=True)
+    capacity = problem.pool_capacity.copy()
+    capacity[problem.pool[:, -1]] = float(problem.table_bytes.sum())
+    roomy = replace(problem, pool_capacity=capacity)
+    capacity = capacity.copy()
+    capacity[problem.pool[:, -1]] = 1e13
+    vast = replace(problem, pool_capacity=capacity)
+    expected = milp(roomy, formulation, warm_start=False, time_limit=60).notes["model_bottleneck_ms"]
+    found = milp(vast, formulation, warm_start=False, time_limit=60).notes["model_bottleneck_ms"]
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert formulation == "paper" or found == pytest.approx(best_bottleneck(vast), rel=1e-5)
+
+
+def test_the_milp_packs_what_search_finds_no_way_to_pack() -> None:
+    """Six devices filled to the last byte by twenty-four tables."""
+    rng = np.random.default_rng(0)
+    solved = 0
+    for _ in range(4):
+        cuts = [np.sort(rng.choice(np.arange(1, 100), 3, replace=False)) for _ in range(6)]
+        rows = np.concatenate([np.diff([0, *cut, 100]) for cut in cuts])
+        problem = one_tier(rng.permutation(rows), devices=6, rows_each=100)
+        found = milp(problem, time_limit=20)
+        check_placement(problem, found.placement)
+        solved += "search" in found.notes
+    assert solved  # at least one of them needed the MILP
+
+
+def one_tier(rows: np.ndarray, devices: int, rows_each: int) -> PlacementProblem:
+    """Return tables of equal rows for devices that hold `rows_each` of them, all accesses alike."""
+    tables = len(rows)
+    return PlacementProblem(
+        batch_size=1,
+        rows=rows.astype(np.int64),
+        dim=np.full(tables, 1),
+        row_bytes=np.full(tables, 4),
+        access_bytes=np.full(tables, 4.0),
+        accesses=np.ones(tables),
+        class_start=np.arange(tables + 1),
+        class_rows=rows.astype(np.int64),
+        class_share=1.0 / rows,
+        network_bytes=np.zeros(tables),
+        bandwidth=np.full((devices, 1), 1e6),
+        pool=np.arange(devices)[:, None],
+        pool_capacity=np.full(devices, 4.0 * rows_each),
+        network_bandwidth=np.full(devices, np.inf),
+    )
 
 
 @settings(max_examples=30, deadline=None)
