@@ -36,7 +36,7 @@ def small_profile(seed: int = 0) -> Profile:
 
 def topology(devices: int = 3, fast: float | None = None, slow: float = 1e6, **slowest: str) -> Topology:
     hbm = Tier("hbm", fast, 1e9, None if fast is not None else 0.2)
-    return Topology((Group(1, devices, (hbm, Tier("uvm", slow, 1e7, **slowest))),))  # type: ignore[arg-type]
+    return Topology((Group(1, devices, (hbm, Tier("uvm", slow, 1e7, **slowest))),))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -125,7 +125,7 @@ def test_options_out_of_range_are_refused() -> None:
 def test_comparing_goes_on_where_one_strategy_finds_nothing() -> None:
     outcomes = dict(compare_strategies(small_profile(), topology(fast=20e3, slow=20e3), ["size", "search"]))
     assert isinstance(outcomes["size"], DoesNotFit)
-    assert outcomes["search"].bottleneck_ms > 0  # type: ignore[union-attr]
+    assert outcomes["search"].bottleneck_ms > 0
 
 
 def test_cbc_agrees_with_highs() -> None:
