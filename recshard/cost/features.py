@@ -13,12 +13,11 @@ from functools import cache
 import numpy as np
 
 from recshard.problem import FloatArray, IntArray, PlacementProblem
+from recshard.reuse_bins import REUSE_BINS, REUSE_EDGES
 
-REUSE_BINS = 17
 NUMBERS = ("dim", "rows", "pooling_factor", "size")  # read on a logarithmic scale
 FEATURES = (*NUMBERS, *(f"reuse_{b}" for b in range(REUSE_BINS)))
 
-_EDGES = 2.0 ** np.arange(REUSE_BINS - 1)  # upper edge of every bin but the last
 _LEAST_RATE = 1e-4  # below it a row is met once or not at all
 _MOST_RATE = 35_000.0  # above it a row is in the last bin for certain
 _STEP = 0.05  # of the grid, in units of `_coordinate`; its error is under 0.001 of a row
@@ -119,7 +118,7 @@ def _grid() -> FloatArray:
     low, high = float(_coordinate(_LEAST_RATE)), float(_coordinate(_MOST_RATE))
     coordinate = low + _STEP * np.arange(int(np.ceil((high - low) / _STEP)) + 1)
     rate = np.where(coordinate < 0, np.exp(np.minimum(coordinate, 0)), (coordinate / 2 + 1) ** 2)
-    at_most = pdtr(_EDGES[None, :], rate[:, None])
+    at_most = pdtr(REUSE_EDGES[None, :].astype(np.float64), rate[:, None])
     chance = np.empty((len(rate), REUSE_BINS))
     chance[:, 0] = rate * np.exp(-rate)
     chance[:, 1:-1] = np.diff(at_most, axis=1)

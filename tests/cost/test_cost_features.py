@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
-from recshard.cost.features import FEATURES, REUSE_BINS, part_features, reuse_histogram, whole_table_features
+from recshard.cost.features import FEATURES, part_features, reuse_histogram, whole_table_features
+from recshard.reuse_bins import REUSE_BINS
 from tests.problems import random_problem
 
 EDGES = [0, *(2**b for b in range(REUSE_BINS - 1)), np.inf]
