@@ -1,20 +1,39 @@
-"""Reuse histograms: those of plain Python."""
+"""Reuse histograms: those of plain Python, and the recipes made in the image of Meta's traces have Meta's."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recshard import content
 from recshard.profile import REUSE_EDGES, access_histogram, reuse_histogram
 from recshard.profile.build import count_of_counts, hottest_first, profile_trace
 from recshard.tables import EmbeddingTable, TableSet
+from recshard.trace import load_recipe
+from recshard.trace.synthetic import SyntheticTrace
 from tests.traces import MemoryTrace
 
+DATA = Path(__file__).parents[3] / "shared" / "data"
 EDGES = [0, *(2**b for b in range(16))]  # as Meta prints them; above the last there is one bin more
+
+# The first block of Meta's locality statistics (dlrm_datasets, MIT), printed to three digits:
+# fbgemm_t856_bs65536.pt of 2021 and fbgemm_t788_bs131072_0.pt of 2022. By bin, the share of distinct rows
+# ("Histogram of col sizes") and that of lookups ("Ratio of index distribution at different column sizes").
+PUBLISHED = {
+    2021: (
+        "0.473 0.152 0.139 0.112 0.072 0.032 0.011 0.005 0.002 0.001 0.000 0.000 0.000 0.000 0.000 0.000 0.000",
+        "0.069 0.044 0.068 0.101 0.121 0.104 0.073 0.058 0.052 0.050 0.049 0.048 0.048 0.043 0.031 0.023 0.019",
+    ),
+    2022: (
+        "0.342 0.144 0.149 0.138 0.112 0.068 0.029 0.010 0.004 0.002 0.001 0.001 0.000 0.000 0.000 0.000 0.000",
+        "0.027 0.023 0.040 0.068 0.105 0.120 0.099 0.070 0.059 0.054 0.040 0.072 0.064 0.047 0.021 0.017 0.076",
+    ),
+}
 
 near_an_edge = st.builds(lambda edge, step: max(0, edge + step), st.sampled_from(EDGES), st.integers(-1, 1))
 
@@ -62,3 +81,38 @@ def test_histograms_of_nothing_are_zeros() -> None:
     nothing = np.zeros(5, dtype=np.int64)
     assert not reuse_histogram(nothing).any()
     assert not access_histogram(nothing).any()
+
+
+def numbers(text: str) -> list[float]:
+    return [float(word) for word in text.split()]
+
+
+@pytest.mark.parametrize("year", PUBLISHED)
+def test_published_histograms_are_those_of_the_files(year: int) -> None:
+    path = DATA / f"meta_locality_{year}.txt"
+    if not path.is_file():
+        pytest.skip("Meta's published statistics are not beside the checkout")
+    lines = path.read_text().splitlines()
+    titles = ("Histogram of col sizes:", "Ratio of index distribution at different column sizes:")
+    for title, copied in zip(titles, PUBLISHED[year], strict=True):
+        begin = lines.index(title) + 1
+        assert [float(line.rpartition(":")[2]) for line in lines[begin : begin + 17]] == numbers(copied)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+@pytest.mark.parametrize("year", PUBLISHED)
+def test_recipes_reuse_rows_as_metas_traces_do_for_other_seeds_too(
+    year: int, seed: int | None, tmp_path: Path
+) -> None:
+    path = content.find(f"meta-{year}", "traces", "recipe")
+    if seed is not None:  # both the tables and their lookups are drawn anew
+        text = path.read_text().replace(f"seed = {year}", f"seed = {seed}")
+        path = tmp_path / "other.toml"
+        path.write_text(text)
+    trace = load_recipe(path)
+    assert isinstance(trace, SyntheticTrace)
+    assert trace.seed == (year if seed is None else seed)
+    profile = profile_trace(trace)
+    rows, lookups = map(numbers, PUBLISHED[year])
+    assert np.abs(reuse_histogram(profile) - rows).max() <= 0.02
+    assert np.abs(access_histogram(profile) - lookups).max() <= 0.03
