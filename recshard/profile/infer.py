@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from recshard.errors import InputError, nearest
 from recshard.tables import EmbeddingTable, TableSet
-from recshard.trace.base import IntArray
 
 
 def tables_for(features: tuple[str, ...], declared: TableSet | None, source: str) -> TableSet:
@@ -41,17 +40,17 @@ def tables_for(features: tuple[str, ...], declared: TableSet | None, source: str
     return tables.with_tables(tables.tables + tuple(added))
 
 
-def infer_table(table: EmbeddingTable, distinct: IntArray) -> EmbeddingTable:
-    """Return `table` with rows and ids filled in from the distinct raw IDs that it met, ascending, shape (u,).
+def infer_table(table: EmbeddingTable, distinct: int, top: int) -> EmbeddingTable:
+    """Return `table` with rows and ids filled in from the number of distinct raw IDs that it met and the largest.
 
     IDs that fill at least a quarter of 0 … max are rows already; others are hashed into twice as many rows
     as there are distinct IDs. A table that met no ID gets one row.
     """
     if table.is_complete:
         return table
-    top = int(distinct[-1]) + 1 if len(distinct) else 1
+    size = top + 1 if distinct else 1
     ids = table.ids
     if ids is None:
-        ids = "rows" if 4 * len(distinct) >= top or not len(distinct) else "hash"
-    rows = table.rows or (top if ids == "rows" else max(1, 2 * len(distinct)))
+        ids = "rows" if 4 * distinct >= size or not distinct else "hash"
+    rows = table.rows or (size if ids == "rows" else max(1, 2 * distinct))
     return replace(table, rows=rows, ids=ids)

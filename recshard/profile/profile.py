@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
+from recshard.errors import InputError
+from recshard.profile.lengths import NO_LENGTHS, Lengths
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.trace.base import IntArray
 
 
 @dataclass(frozen=True)
 class FeatureStats:
-    """How one feature occurs: `lookups` IDs in the `present` samples that have any, among `samples`."""
+    """How one feature occurs.
+
+    Attributes:
+        name: of the feature.
+        table: that serves it.
+        lengths: how many samples have how many of its IDs.
+    """
 
     name: str
     table: str
-    samples: int
-    present: int
-    lookups: int
+    lengths: Lengths
+
+    @property
+    def samples(self) -> int:
+        """Samples counted."""
+        return self.lengths.all_samples
+
+    @property
+    def present(self) -> int:
+        """Samples that have any ID."""
+        return self.lengths.present
+
+    @property
+    def lookups(self) -> int:
+        """IDs of all samples."""
+        return self.lengths.lookups
 
     @property
     def pooling_factor(self) -> float:
         """IDs per sample when the feature is present; 0 where it never is."""
-        return self.lookups / self.present if self.present else 0.0
+        return self.lengths.pooling_factor
 
     @property
     def coverage(self) -> float:
         """Share of samples in which the feature is present."""
-        return self.present / self.samples
+        return self.lengths.coverage
 
 
 @dataclass(frozen=True)
@@ -56,11 +79,13 @@ class TableStats:
         class_count: the distinct numbers of lookups that rows received, falling, shape (c,); never 0.
         class_rows: how many rows received each, shape (c,).
         hashing: collisions, where raw IDs were hashed or taken modulo; None where IDs are rows already.
+        lengths: how many samples look up how many rows, over all the table's features.
     """
 
     class_count: IntArray
     class_rows: IntArray
     hashing: HashingStats | None = None
+    lengths: Lengths = NO_LENGTHS
 
     @cached_property
     def lookups(self) -> int:
@@ -87,17 +112,52 @@ class Profile:
         samples: samples counted.
         features: one entry per feature, in table order.
         stats: one entry per table.
-        hot_rows: gives, by index of a table, its rows that were seen, hottest first (equal counts by rising
-            row), and their counts, both of shape (seen,). Read on demand: they are the bulk of a profile.
+        hot_chunks: yields, by index of a table, its rows that were seen, hottest first (equal counts by rising
+            row), and their counts, in pieces. Read on demand: they are the bulk of a profile.
         source: names the traces.
+        sampled: share of the traces' samples that were counted, chosen at random; 1 where all were.
     """
 
     tables: TableSet
     samples: int
     features: tuple[FeatureStats, ...]
     stats: tuple[TableStats, ...]
-    hot_rows: Callable[[int], tuple[IntArray, IntArray]]
+    hot_chunks: Callable[[int], Iterator[tuple[IntArray, IntArray]]]
     source: tuple[str, ...] = ()
+    sampled: float = 1.0
+
+    def hot_rows(self, index: int) -> tuple[IntArray, IntArray]:
+        """Return a table's rows that were seen, hottest first, and their counts, both of shape (seen,)."""
+        chunks = list(self.hot_chunks(index))
+        empty = np.zeros(0, dtype=np.int64)
+        return (
+            np.concatenate([rows for rows, _ in chunks] or [empty]),
+            np.concatenate([counts for _, counts in chunks] or [empty]),
+        )
+
+    def top_rows(self, index: int, most: int) -> tuple[IntArray, IntArray]:
+        """Return a table's hottest rows, at most `most` of them, and their counts."""
+        rows, counts = next(self.hot_chunks(index), (np.zeros(0, dtype=np.int64),) * 2)
+        return rows[:most], counts[:most]
+
+    def rows_for(self, index: int, share: float) -> int:
+        """Return the ICDF: how many of a table's hottest rows it takes to cover `share` of its accesses.
+
+        Raises:
+            InputError: a share outside 0 … 1.
+        """
+        if not 0 <= share <= 1:
+            raise InputError(f"share: found {share}; accepted: 0 … 1")
+        stats = self.stats[index]
+        rows, _ = self.access_cdf(index)
+        accesses = np.concatenate([[0], np.cumsum(stats.class_rows * stats.class_count)])
+        # Whole lookups, so that rounding cannot ask for one row too many.
+        wanted = math.ceil(Fraction(share) * stats.lookups)
+        corner = int(np.searchsorted(accesses, wanted))
+        if corner == 0:
+            return 0
+        missing = wanted - int(accesses[corner - 1])
+        return int(rows[corner - 1]) + -(-missing // int(stats.class_count[corner - 1]))
 
     @property
     def lookups(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,9 @@ import numpy as np
 
 from recshard import files
 from recshard.errors import InputError
+from recshard.profile.lengths import Lengths
 from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, expected_reached
+from recshard.profile.spill import Pairs
 from recshard.tables import EmbeddingTable, TableSet, format_tables
 from recshard.trace.base import IntArray
 
@@ -24,9 +26,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MARKER = "profile.json"
-VERSION = 1
+VERSION = 2
 _CLASSES = "classes.parquet"
 _ROWS = "rows.parquet"
+_LENGTHS = "lengths.parquet"
+_TABLE = "table:"
+_GROUP = 1 << 20  # rows
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 def save_profile(profile: Profile, path: str | Path) -> None:
@@ -50,10 +56,40 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         schema = pa.schema([("table", pa.string()), ("row", pa.int64()), ("count", pa.int64())])
         with pq.ParquetWriter(folder / _ROWS, schema) as writer:
             for j, name in enumerate(names):
-                rows, counts = profile.hot_rows(j)
-                writer.write_table(_columns(schema, name, rows, counts, len(rows)))
+                for rows, counts in _regrouped(profile.hot_chunks(j)):
+                    writer.write_table(_columns(schema, name, rows, counts, len(rows)))
+        schema = pa.schema([("feature", pa.string()), ("length", pa.int64()), ("samples", pa.int64())])
+        with pq.ParquetWriter(folder / _LENGTHS, schema) as writer:
+            for owner, lengths in _named_lengths(profile):
+                writer.write_table(_columns(schema, owner, lengths.length, lengths.samples, len(lengths.length)))
         (folder / MARKER).write_text(json.dumps(summary(profile), indent=1, ensure_ascii=False) + "\n")
     files.write_text(tables_beside(target), format_tables(profile.tables))
+
+
+def _regrouped(chunks: Iterator[Pairs]) -> Iterator[Pairs]:
+    """Yield the rows of a table in row groups of one size, whatever pieces they come in: the same bytes always."""
+    held: list[Pairs] = []
+    count = 0
+    for rows, counts in chunks:
+        held.append((rows, counts))
+        count += len(rows)
+        if count >= _GROUP:
+            rows, counts = np.concatenate([r for r, _ in held]), np.concatenate([c for _, c in held])
+            whole = count - count % _GROUP
+            for begin in range(0, whole, _GROUP):
+                yield rows[begin : begin + _GROUP], counts[begin : begin + _GROUP]
+            held, count = [(rows[whole:], counts[whole:])], count - whole
+    if count or not held:
+        yield np.concatenate([r for r, _ in held] or [_NONE]), np.concatenate([c for _, c in held] or [_NONE])
+
+
+def _named_lengths(profile: Profile) -> Iterator[tuple[str, Lengths]]:
+    """Yield the distributions of features, and of tables that serve several under `table:` and their name."""
+    for feature in profile.features:
+        yield feature.name, feature.lengths
+    for table, stats in zip(profile.tables.tables, profile.stats, strict=True):
+        if len(table.features) > 1:
+            yield _TABLE + table.name, stats.lengths
 
 
 def tables_beside(path: str | Path) -> Path:
@@ -73,22 +109,34 @@ def summary(profile: Profile) -> dict[str, Any]:
     tables = []
     for j, (table, stats) in enumerate(zip(profile.tables.tables, profile.stats, strict=True)):
         entry: dict[str, Any] = dataclasses.asdict(table)
+        entry |= _pooling(stats.lengths)
         entry |= {"lookups": stats.lookups, "seen_rows": stats.seen_rows, "occupancy": profile.occupancy(j)}
         if stats.hashing is not None:
             entry["hashing"] = dataclasses.asdict(stats.hashing)
             entry["expected_occupancy"] = expected_reached(stats.hashing.distinct_ids, table.rows) / table.rows
         tables.append(entry)
-    features = [
-        dataclasses.asdict(f) | {"pooling_factor": f.pooling_factor, "coverage": f.coverage}
-        for f in profile.features
-    ]
+    features = [{"name": f.name, "table": f.table} | _pooling(f.lengths) for f in profile.features]
     return {
         "format_version": VERSION,
         "source": list(profile.source),
         "samples": profile.samples,
+        "sampled": profile.sampled,
         "batch_size": profile.tables.batch_size,
         "tables": tables,
         "features": features,
+    }
+
+
+def _pooling(lengths: Lengths) -> dict[str, Any]:
+    """Return what is said of the number of IDs a sample has, per feature and per table."""
+    return {
+        "samples": lengths.all_samples,
+        "present": lengths.present,
+        "lookups": lengths.lookups,
+        "coverage": lengths.coverage,
+        "pooling_factor": lengths.pooling_factor,
+        "pooling_percentiles": {f"p{100 * q:g}": lengths.percentile(q) for q in (0.5, 0.9, 0.99, 1.0)},
+        "lookups_per_sample": lengths.lookups / lengths.all_samples if lengths.all_samples else 0.0,
     }
 
 
@@ -112,6 +160,7 @@ def load_profile(path: str | Path) -> Profile:
         if (np.diff(table_code) < 0).any():
             raise ValueError(f"{_CLASSES}: tables are mixed up")
         count, rows = classes["count"].to_numpy(), classes["rows"].to_numpy()
+        lengths = _read_lengths(folder)
         tables, stats = [], []
         for entry in document["tables"]:
             fields = {f.name: entry[f.name] for f in dataclasses.fields(EmbeddingTable)}
@@ -119,14 +168,15 @@ def load_profile(path: str | Path) -> Profile:
             number = code.get(table.name, len(code))
             mine = slice(*np.searchsorted(table_code, [number, number + 1]))
             hashing = HashingStats(**entry["hashing"]) if "hashing" in entry else None
-            stats.append(_checked(TableStats(count[mine], rows[mine], hashing), table, entry["lookups"], folder))
+            own = lengths[_TABLE + table.name if len(table.features) > 1 else table.features[0]]
+            found = TableStats(count[mine], rows[mine], hashing, own)
+            stats.append(_checked(found, table, entry["lookups"], folder))
             tables.append(table)
-        features = tuple(
-            FeatureStats(f["name"], f["table"], f["samples"], f["present"], f["lookups"])
-            for f in document["features"]
-        )
+        features = tuple(FeatureStats(f["name"], f["table"], lengths[f["name"]]) for f in document["features"])
         tables_set = TableSet(tuple(tables), document["batch_size"])
-        samples, source = document["samples"], tuple(document["source"])
+        samples, source, sampled = document["samples"], tuple(document["source"]), float(document["sampled"])
+        if any(f.lengths.lookups != e["lookups"] for f, e in zip(features, document["features"], strict=True)):
+            raise ValueError(f"{_LENGTHS} does not add up to the lookups of the features")
         for name in ("samples", "batch_size"):
             if not isinstance(document[name], int) or document[name] < 1:
                 raise ValueError(f"{name} is {document[name]!r}")
@@ -136,7 +186,18 @@ def load_profile(path: str | Path) -> Profile:
         ) from None
     if rows_groups < sum(s.seen_rows > 0 for s in stats):
         raise InputError(f"{folder / _ROWS}: rows are missing; make the profile again with `recshard profile`")
-    return Profile(tables_set, samples, features, tuple(stats), _row_reader(folder, tables_set), source)
+    return Profile(tables_set, samples, features, tuple(stats), _row_reader(folder, tables_set), source, sampled)
+
+
+def _read_lengths(folder: Path) -> dict[str, Lengths]:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(folder / _LENGTHS)
+    names = table["feature"].combine_chunks().dictionary_encode()
+    code, length, samples = names.indices.to_numpy(), table["length"].to_numpy(), table["samples"].to_numpy()
+    return {
+        name: Lengths(length[code == k], samples[code == k]) for k, name in enumerate(names.dictionary.to_pylist())
+    }
 
 
 def _checked(stats: TableStats, table: EmbeddingTable, lookups: int, folder: Path) -> TableStats:
@@ -152,12 +213,23 @@ def _checked(stats: TableStats, table: EmbeddingTable, lookups: int, folder: Pat
     return stats
 
 
-def _row_reader(folder: Path, tables: TableSet) -> Callable[[int], tuple[IntArray, IntArray]]:
-    def read(index: int) -> tuple[IntArray, IntArray]:
+def _row_reader(folder: Path, tables: TableSet) -> Callable[[int], Iterator[Pairs]]:
+    def read(index: int) -> Iterator[Pairs]:
         import pyarrow.parquet as pq
+        from pyarrow import ArrowException
 
         name = tables.tables[index].name
-        part = pq.read_table(folder / _ROWS, columns=["row", "count"], filters=[("table", "==", name)])
-        return part["row"].to_numpy(), part["count"].to_numpy()
+        try:
+            with pq.ParquetFile(folder / _ROWS) as file:
+                for group in range(file.num_row_groups):
+                    # A row group holds rows of one table; its statistics name it.
+                    named = file.metadata.row_group(group).column(0).statistics
+                    if named is not None and named.min == name:
+                        part = file.read_row_group(group, columns=["row", "count"])
+                        yield part["row"].to_numpy(), part["count"].to_numpy()
+        except (ArrowException, OSError) as error:
+            raise InputError(
+                f"{folder / _ROWS}: cannot be read: {error}; make the profile again with `recshard profile`"
+            ) from None
 
     return read

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from recshard.trace.open import FORMATS, open_trace
     from recshard.trace.parquet import write_parquet
     from recshard.trace.recipe import load_recipe
-    from recshard.trace.selection import declared_tables, parse_samples, select, take
+    from recshard.trace.selection import declared_tables, parse_samples, sample, select, take
     from recshard.trace.text import TextOptions
 
 # Where each name lives. Modules load when they are asked for: kernels and schemas take a while.
@@ -19,7 +19,7 @@ _HOMES = {
     "open": ("FORMATS", "open_trace"),
     "parquet": ("write_parquet",),
     "recipe": ("load_recipe",),
-    "selection": ("declared_tables", "parse_samples", "select", "take"),
+    "selection": ("declared_tables", "parse_samples", "sample", "select", "take"),
     "text": ("TextOptions",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -34,6 +34,7 @@ __all__ = [
     "load_recipe",
     "open_trace",
     "parse_samples",
+    "sample",
     "select",
     "take",
     "write_parquet",

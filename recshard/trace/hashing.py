@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from recshard.errors import InputError
 from recshard.tables import EmbeddingTable
@@ -54,12 +55,34 @@ def _hash_rows(ids: IntArray, rows: int) -> IntArray:
     # One pass, in order.
     result = np.empty(len(ids), dtype=np.int64)
     for i in range(len(ids)):
-        mixed = np.uint64(ids[i]) + np.uint64(_GOLDEN)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_MIX_1)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_MIX_2)
-        mixed = mixed ^ (mixed >> np.uint64(31))
-        result[i] = np.int64(mixed % np.uint64(rows))
+        result[i] = np.int64(_mix(np.uint64(ids[i]) + np.uint64(_GOLDEN)) % np.uint64(rows))
     return result
+
+
+def sampled(begin: int, samples: int, share: float, seed: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return which of the samples `begin` … `begin + samples − 1` are in a random `share` of all, shape
+    (samples,).
+
+    A sample is in it if the splitmix64 hash of its number, from a start that the seed decides, falls below the
+    share.
+    """
+    start = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    return _below(begin, samples, np.uint64(start), np.uint64(min(int(share * 2.0**64), 2**64 - 1)))
+
+
+@numba.njit(cache=True)
+def _below(begin: int, samples: int, start: np.uint64, limit: np.uint64) -> NDArray[np.bool_]:
+    kept = np.empty(samples, dtype=np.bool_)
+    for i in range(samples):
+        kept[i] = _mix(start + np.uint64(begin + i) * np.uint64(_GOLDEN)) < limit
+    return kept
+
+
+@numba.njit(cache=True, inline="always")
+def _mix(value: np.uint64) -> np.uint64:
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(_MIX_1)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(_MIX_2)
+    return value ^ (value >> np.uint64(31))
 
 
 def hash_strings(strings: pa.Array) -> IntArray:

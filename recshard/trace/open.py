@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from recshard import content
 from recshard.errors import InputError, nearest
 from recshard.trace.bags import open_bags
-from recshard.trace.base import DEFAULT_BATCH, Batch, Trace
+from recshard.trace.base import Trace
+from recshard.trace.concatenated import Concatenated
 from recshard.trace.dlrm import DlrmTrace
 from recshard.trace.joins import JoinedTrace, SideTable, read_side_table
 from recshard.trace.libfm import open_libfm
 from recshard.trace.lines import TextFile
 from recshard.trace.parquet import open_parquet
-from recshard.trace.rebatch import rebatch
 from recshard.trace.recipe import DatasetSpec, FileSpec, load_recipe
 from recshard.trace.selection import select
 from recshard.trace.text import TextOptions, TextTrace, open_text
@@ -180,21 +179,3 @@ def _text_options(spec: FileSpec) -> TextOptions:
         spec.columns,
         spec.strings,
     )
-
-
-@dataclass(frozen=True)
-class Concatenated:
-    """Traces with the same features, one after the other."""
-
-    traces: tuple[Trace, ...]
-
-    @property
-    def name(self) -> str:
-        return f"{self.traces[0].name} … {self.traces[-1].name}"
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return self.traces[0].features
-
-    def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
-        return rebatch((batch for trace in self.traces for batch in trace.batches(batch_size)), batch_size)

@@ -14,6 +14,9 @@ def rebatch(chunks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
     waiting: list[Batch] = []
     samples = 0
     for chunk in chunks:
+        if not waiting and chunk.samples == batch_size:
+            yield chunk
+            continue
         waiting.append(chunk)
         samples += chunk.samples
         if samples < batch_size:

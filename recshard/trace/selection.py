@@ -11,6 +11,8 @@ import numpy as np
 from recshard.errors import InputError, nearest
 from recshard.tables import TableSet
 from recshard.trace.base import DEFAULT_BATCH, Bag, Batch, Trace
+from recshard.trace.concatenated import Concatenated, parts
+from recshard.trace.hashing import sampled
 from recshard.trace.rebatch import rebatch
 from recshard.trace.synthetic import SyntheticTrace
 
@@ -85,6 +87,57 @@ def parse_samples(text: str) -> slice:
 
 
 @dataclass(frozen=True)
+class _Sampled:
+    trace: Trace
+    share: float
+    seed: tuple[int, int]
+
+    @property
+    def name(self) -> str:
+        return self.trace.name
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self.trace.features
+
+    def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
+        return rebatch(self._chunks(), batch_size)
+
+    def _chunks(self) -> Iterator[Batch]:
+        begin = 0
+        for batch in self.trace.batches():
+            kept = sampled(begin, batch.samples, self.share, self.seed)
+            begin += batch.samples
+            if kept.any():
+                yield _keep(batch, kept)
+
+
+def sample(trace: Trace, share: float, seed: int = 0) -> Trace:
+    """Return about `share` of the samples of `trace`, chosen at random.
+
+    Whether a sample is chosen depends on the seed, the number of its file and its own number there, and on nothing
+    else: whoever reads a file, alone or among others, chooses the same samples.
+
+    Raises:
+        InputError: a share that is not above 0 and at most 1.
+    """
+    if not 0 < share <= 1:
+        raise InputError(f"sample: found {share}; accepted: a share above 0 and at most 1, such as 0.01")
+    if share == 1:
+        return trace
+    chosen = tuple(_Sampled(part, share, (seed, number)) for number, part in enumerate(parts(trace)))
+    return chosen[0] if len(chosen) == 1 else Concatenated(chosen)
+
+
+def sampled_share(trace: Trace) -> float:
+    """Return which share of the samples of its source a trace has, as far as `sample` chose them; otherwise 1."""
+    first = parts(trace)[0]
+    if isinstance(first, _Sampled):
+        return first.share * sampled_share(first.trace)
+    return sampled_share(first.trace) if isinstance(first, _Taken | _Selected) else 1.0
+
+
+@dataclass(frozen=True)
 class _Selected:
     trace: Trace
     features: tuple[str, ...]
@@ -117,7 +170,7 @@ def declared_tables(trace: Trace) -> TableSet | None:
     """Return the tables that a synthetic trace's recipe declares, of the features that are left; else None."""
     if isinstance(trace, SyntheticTrace):
         return trace.tables
-    if isinstance(trace, _Taken):
+    if isinstance(trace, _Taken | _Sampled):
         return declared_tables(trace.trace)
     if isinstance(trace, _Selected):
         tables = declared_tables(trace.trace)

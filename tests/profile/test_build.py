@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from recshard.errors import InputError
 from recshard.profile import load_profile, save_profile
 from recshard.profile.build import profile_trace
-from recshard.profile.counting import IdCounter
 from recshard.profile.profile import expected_reached
 from recshard.tables import EmbeddingTable, TableSet, load_tables
 from recshard.trace.hashing import to_rows
@@ -80,20 +79,6 @@ def test_hashed_ids_reach_as_many_rows_as_the_formula_expects() -> None:
     expected = expected_reached(ids, rows)
     assert expected == pytest.approx(rows * (1 - (1 - 1 / rows) ** ids))
     assert abs(reached - expected) < 5 * np.sqrt(expected)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 20_000))
-def test_the_id_counter_agrees_with_numpy_however_often_it_grows(seed: int, distinct: int) -> None:
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(0, 2**62, distinct)[rng.integers(0, distinct, 3 * distinct)]
-    counter = IdCounter()
-    for part in np.array_split(ids, 3):
-        counter.add(part)
-    expected = np.unique(ids, return_counts=True)
-    found = counter.result()
-    assert (found[0] == expected[0]).all()
-    assert (found[1] == expected[1]).all()
 
 
 def test_ids_that_fill_a_quarter_of_their_range_are_rows_and_others_are_hashed() -> None:

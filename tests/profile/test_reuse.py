@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from recshard import content
 from recshard.profile import REUSE_EDGES, access_histogram, reuse_histogram
-from recshard.profile.build import count_of_counts, hottest_first, profile_trace
+from recshard.profile.build import profile_trace
+from recshard.profile.counted import InMemory, count_of_counts
+from recshard.profile.profile import TableStats
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.trace import load_recipe
 from recshard.trace.synthetic import SyntheticTrace
@@ -53,7 +55,8 @@ def by_plain_python(counts: list[int]) -> tuple[list[float], list[float]]:
 def test_histograms_of_counts_and_of_a_table_are_those_of_plain_python(counted: list[int]) -> None:
     rows, lookups = by_plain_python(counted)
     counts = np.array(counted, dtype=np.int64)
-    stats = count_of_counts(hottest_first(counts)[1])
+    seen = np.flatnonzero(counts)
+    stats = TableStats(*count_of_counts(InMemory(seen, counts[seen])))
     for given_as in (counts, stats):
         assert reuse_histogram(given_as).tolist() == pytest.approx(rows)
         assert access_histogram(given_as).tolist() == pytest.approx(lookups)

@@ -1,0 +1,196 @@
+"""What counting found of one table: rows or raw IDs and their counts, in memory or on disk, read in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from recshard.profile.kernels import add_to_rows
+from recshard.profile.spill import BATCH, Pairs, Run, SpillFolder, merge
+from recshard.trace.base import IntArray
+
+_SMALL = 1 << 16  # counts below are tallied by index
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Distinct IDs, rising, and their counts, both of shape (distinct,)."""
+
+    keys: IntArray
+    counts: IntArray
+
+    @property
+    def pairs(self) -> int:
+        """How many IDs there are."""
+        return len(self.keys)
+
+    def chunks(self) -> Iterator[Pairs]:
+        """Yield IDs and counts in pieces."""
+        step = 32 * BATCH
+        for begin in range(0, len(self.keys), step):
+            yield self.keys[begin : begin + step], self.counts[begin : begin + step]
+
+
+Counted = InMemory | Run
+
+
+@dataclass(frozen=True)
+class Collisions:
+    """Rows that a table's raw IDs reached, and how they share them.
+
+    Attributes:
+        rows: rows reached and their lookups.
+        collided_ids: IDs that share their row with another.
+        collided_accesses: lookups of rows that several IDs share.
+    """
+
+    rows: Counted
+    collided_ids: int
+    collided_accesses: int
+
+
+def last_key(counted: Counted) -> int:
+    """Return the largest ID, or −1 where there is none."""
+    if isinstance(counted, InMemory):
+        return int(counted.keys[-1]) if len(counted.keys) else -1
+    last = Run(counted.path, max(counted.first, counted.last - 1), counted.last, 0)
+    return max((int(keys[-1]) for keys, _ in last.chunks()), default=-1)
+
+
+def hashed(
+    ids: Counted,
+    rows: int,
+    row_of: Callable[[IntArray], IntArray],
+    folder: Callable[[], SpillFolder],
+    memory: int,
+    keep: Callable[[int], bool],
+) -> Collisions:
+    """Add the counts of raw IDs up by row.
+
+    Args:
+        ids: distinct raw IDs and their counts.
+        rows: of the table.
+        row_of: maps IDs to rows.
+        folder: for what does not fit into memory.
+        memory: bytes that this may take for a while; counters of all rows take 9 a row.
+        keep: whether so many bytes more may be kept for the result, which otherwise goes to disk.
+    """
+    if 9 * rows <= memory:
+        return _hashed_in_memory(ids, rows, row_of, folder, keep)
+    runs = [
+        folder().write([_by_row(keys, counts, row_of)]) for keys, counts in _larger(ids.chunks(), memory // 80)
+    ]
+    collided = [0, 0]
+
+    def pieces() -> Iterator[Pairs]:
+        for keys, counts, owners in merge(runs):
+            shared = owners > 1
+            collided[0] += int(owners[shared].sum())
+            collided[1] += int(counts[shared].sum())
+            yield keys, counts
+
+    reached = folder().write(pieces())
+    return Collisions(reached, collided[0], collided[1])
+
+
+def _hashed_in_memory(
+    ids: Counted,
+    rows: int,
+    row_of: Callable[[IntArray], IntArray],
+    folder: Callable[[], SpillFolder],
+    keep: Callable[[int], bool],
+) -> Collisions:
+    total = np.zeros(rows, dtype=np.int64)
+    owners = np.zeros(rows, dtype=np.uint8)
+    for keys, counts in ids.chunks():
+        add_to_rows(row_of(keys), counts, total, owners)
+    reached = int(np.count_nonzero(owners))
+    shared = owners > 1
+    collided_ids = ids.pairs - (reached - int(np.count_nonzero(shared)))
+    collided_accesses = int(total[shared].sum())
+    if keep(16 * reached):
+        keys = np.flatnonzero(owners)
+        return Collisions(InMemory(keys, total[keys]), collided_ids, collided_accesses)
+
+    def pieces() -> Iterator[Pairs]:
+        for begin in range(0, rows, BATCH):
+            part = total[begin : begin + BATCH]
+            seen = np.flatnonzero(part)
+            yield begin + seen, part[seen]
+
+    return Collisions(folder().write(pieces()), collided_ids, collided_accesses)
+
+
+def _by_row(keys: IntArray, counts: IntArray, row_of: Callable[[IntArray], IntArray]) -> Pairs:
+    rows = row_of(keys)
+    order = np.argsort(rows, kind="stable")
+    return rows[order], counts[order]
+
+
+def _larger(chunks: Iterator[Pairs], pairs: int) -> Iterator[Pairs]:
+    """Yield pieces of at least `pairs` pairs, but for the last."""
+    held: list[Pairs] = []
+    count = 0
+    for keys, counts in chunks:
+        held.append((keys, counts))
+        count += len(keys)
+        if count >= pairs:
+            yield np.concatenate([k for k, _ in held]), np.concatenate([c for _, c in held])
+            held, count = [], 0
+    if held:
+        yield np.concatenate([k for k, _ in held]), np.concatenate([c for _, c in held])
+
+
+def count_of_counts(counted: Counted) -> Pairs:
+    """Return the distinct counts, falling, and how many rows have each, both of shape (c,)."""
+    small = np.zeros(_SMALL, dtype=np.int64)
+    large: list[IntArray] = []
+    for _, counts in counted.chunks():
+        rare = counts >= _SMALL
+        if rare.any():
+            large.append(counts[rare])
+            counts = counts[~rare]
+        part = np.bincount(counts)
+        small[: len(part)] += part
+    seen = np.flatnonzero(small)
+    high, rows = np.unique(np.concatenate(large), return_counts=True) if large else (seen[:0], seen[:0])
+    return np.concatenate([seen, high])[::-1], np.concatenate([small[seen], rows])[::-1]
+
+
+def hottest_first(counted: Counted, class_count: IntArray, class_rows: IntArray, pairs: int) -> Iterator[Pairs]:
+    """Yield rows and counts by falling count, then rising row, in pieces of about `pairs`.
+
+    What is on disk is read once for each group of classes that fits into a piece; a class that does not is read by
+    itself, in its order.
+
+    Args:
+        counted: rows and their counts.
+        class_count: the distinct counts, falling, shape (c,).
+        class_rows: rows with each, shape (c,).
+        pairs: that may be held in memory.
+    """
+    begin = 0
+    while begin < len(class_count):
+        end, held = begin + 1, int(class_rows[begin])
+        while end < len(class_count) and held + int(class_rows[end]) <= pairs:
+            held += int(class_rows[end])
+            end += 1
+        most, least = class_count[begin], class_count[end - 1]
+        pieces = _between(counted, int(least), int(most))
+        if end == begin + 1:
+            yield from pieces
+        else:
+            parts = list(pieces)
+            rows, counts = np.concatenate([r for r, _ in parts]), np.concatenate([c for _, c in parts])
+            order = np.argsort(-counts, kind="stable")
+            yield rows[order], counts[order]
+        begin = end
+
+
+def _between(counted: Counted, least: int, most: int) -> Iterator[Pairs]:
+    for rows, counts in counted.chunks():
+        kept = (counts >= least) & (counts <= most)
+        if kept.any():
+            yield rows[kept], counts[kept]

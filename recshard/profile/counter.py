@@ -1,0 +1,260 @@
+"""Counting of one table's IDs: sparse while few are known, dense once that is smaller or faster, on disk beyond
+that.
+
+Every counter starts as a hash table of a few KiB. It turns into dense counters, 4 bytes a row, as soon as these
+take no more memory than a larger hash table would; what the memory allowed cannot hold goes to disk as a sorted
+run, and counting begins anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+
+from recshard.profile.kernels import EMPTY, CountArray, compact, count_dense, count_sparse, rehash, scatter
+from recshard.profile.spill import BATCH, Pairs, Run
+from recshard.trace.base import IntArray
+
+_FIRST_SLOTS = 1 << 10
+_SLOT_BYTES = 16
+_DENSE_BYTES = 4
+# A dense counter is found without hashing or probing, so a declared table may take this much more memory for it.
+_DENSE_FAVOUR = 4
+_MOST_COUNT = int(np.iinfo(np.uint32).max)
+
+
+class Allowance:
+    """Bytes that counters may take, all together; handed out to threads one after the other."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.taken = 0
+        self._lock = threading.Lock()
+
+    def exchange(self, old: int, new: int) -> bool:
+        """Return whether `new` bytes may be held in the place of `old`; if so they are taken."""
+        with self._lock:
+            if new > old and self.taken - old + new > self.total:
+                return False
+            self.taken += new - old
+            return True
+
+    def force(self, more: int) -> None:
+        """Take `more` bytes whether they are allowed or not."""
+        with self._lock:
+            self.taken += more
+
+
+class Counter:
+    """Counts of one table's IDs, whose `runs` on disk are part of them.
+
+    Args:
+        rows: of a table whose IDs are its rows; None where nothing is known of the IDs.
+        allowance: shared with the counters of other tables.
+    """
+
+    def __init__(self, rows: int | None, allowance: Allowance) -> None:
+        self.rows = rows
+        self.runs: list[Run] = []
+        self._allowance = allowance
+        self._lanes: list[CountArray] = []
+        self._table = np.zeros((0, 2), dtype=np.int64)
+        self._bytes = 0
+        self._used = 0
+        self._top = -1
+        self._counted = 0
+        self._begin_anew()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the counter takes of the allowance."""
+        return self._bytes
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether there is a counter for every row."""
+        return bool(self._lanes)
+
+    def holds(self, top: int) -> bool:
+        """Whether dense counters have a place for ID `top`, so that several threads may count IDs up to it."""
+        return top < len(self._lanes[0])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a counter could overflow with the next batch, so that what is counted must go to disk."""
+        return self._counted > _MOST_COUNT // 2
+
+    def add(self, ids: IntArray, begin: int = 0, lane: int = 0) -> int:
+        """Count one lookup for each of `ids` from `begin` on; return where it stopped.
+
+        It stops before the end where the allowance is used up, and of a table whose IDs are rows at an ID that is
+        outside of it.
+
+        Args:
+            ids: not negative, shape (n,).
+            begin: the first to be counted.
+            lane: which of the copies of dense counters; each is used by one thread at a time.
+        """
+        first = begin
+        while begin < len(ids):
+            if self._lanes:
+                begin = count_dense(ids, begin, self._lanes[lane])
+                if begin < len(ids) and not self._make_room_for(int(ids[begin])):
+                    break
+            else:
+                begin, self._used, self._top = count_sparse(ids, begin, self._table, self._used, self._top)
+                if begin < len(ids) and not self._grow():
+                    break
+        if lane == 0:
+            self._counted += begin - first
+        return begin
+
+    def add_lane(self) -> bool:
+        """Give dense counters a copy for one more thread; return whether the allowance lets it."""
+        extra = self._lanes[0].nbytes
+        if not self._allowance.exchange(self._bytes, self._bytes + extra):
+            return False
+        self._bytes += extra
+        self._lanes.append(np.zeros_like(self._lanes[0]))
+        return True
+
+    @property
+    def lanes(self) -> int:
+        """How many threads can count at once: copies of dense counters, or 1."""
+        return max(1, len(self._lanes))
+
+    def note_counted(self, lookups: int) -> None:
+        """Take into account lookups that other lanes counted."""
+        self._counted += lookups
+
+    def pairs(self) -> Pairs:
+        """Return the distinct IDs in memory, rising, and their counts, both of shape (distinct,)."""
+        if self._lanes:
+            chunks = list(self._dense_chunks())
+            empty = np.zeros(0, dtype=np.int64)
+            return (
+                np.concatenate([ids for ids, _ in chunks] or [empty]),
+                np.concatenate([counts for _, counts in chunks] or [empty]),
+            )
+        used = self._table[:, 0] != EMPTY
+        ids, counts = self._table[used, 0], self._table[used, 1]
+        order = np.argsort(ids)
+        return ids[order], counts[order]
+
+    @property
+    def most_pairs(self) -> int:
+        """At most how many distinct IDs are in memory."""
+        return min(self._counted, len(self._lanes[0])) if self._lanes else self._used
+
+    def empty(self) -> Iterator[Pairs]:
+        """Yield what is counted in memory, IDs rising, then count anew; sorting is part of a counter's charge."""
+        if self._lanes:
+            yield from self._dense_chunks()
+        else:
+            used = compact(self._table)
+            order = np.argsort(self._table[:used, 0])
+            for begin in range(0, used, BATCH):
+                part = self._table[order[begin : begin + BATCH]]
+                yield part[:, 0], part[:, 1]
+        self._begin_anew()
+
+    def release(self) -> None:
+        """Give back the memory; nothing can be counted any more."""
+        self._allowance.exchange(self._bytes, 0)
+        self._bytes = 0
+        self._lanes = []
+        self._table = np.zeros((0, 2), dtype=np.int64)
+
+    def _begin_anew(self) -> None:
+        self._lanes = []
+        self._used, self._top, self._counted = 0, -1, 0
+        if self.rows is not None and self.rows * _DENSE_BYTES <= _FIRST_SLOTS * _SLOT_BYTES:
+            self._take(self.rows * _DENSE_BYTES, always=True)
+            self._lanes = [np.zeros(self.rows, dtype=np.uint32)]
+            self._table = np.zeros((0, 2), dtype=np.int64)
+        else:
+            self._take(_sparse_charge(_FIRST_SLOTS), always=True)
+            self._table = _empty_table(_FIRST_SLOTS)
+
+    def _take(self, size: int, *, always: bool = False) -> bool:
+        """Take `size` bytes instead of what is held now; a first table of some KiB is always allowed."""
+        if not self._allowance.exchange(self._bytes, size):
+            if not always:
+                return False
+            self._allowance.force(size - self._bytes)
+        self._bytes = size
+        return True
+
+    def _grow(self) -> bool:
+        """Take twice the slots, or dense counters where these are no larger; whether the allowance lets it."""
+        slots = 2 * len(self._table)
+        size = self.rows if self.rows is not None else _room_for(self._top)
+        favour = _DENSE_FAVOUR if self.rows is not None else 1
+        if size > self._top and size * _DENSE_BYTES <= favour * slots * _SLOT_BYTES:
+            if self._take(size * _DENSE_BYTES):
+                counts = np.zeros(size, dtype=np.uint32)
+                scatter(self._table, counts)
+                self._lanes, self._table = [counts], np.zeros((0, 2), dtype=np.int64)
+                return True
+            if self.rows is None:
+                return False
+        if not self._take(_sparse_charge(slots)):
+            return False
+        table = _empty_table(slots)
+        rehash(self._table, table)
+        self._table = table
+        return True
+
+    def _make_room_for(self, top: int) -> bool:
+        """Dense counters up to ID `top`, or a hash table if those would be mostly empty; whether there is room."""
+        if self.rows is not None:
+            return False  # the ID is outside of the table
+        size = _room_for(top)
+        lanes = len(self._lanes)
+        # Dense counters have come to pay at 4 bytes a row of the old range; a range far beyond it does not.
+        if size * _DENSE_BYTES <= 4 * self._lanes[0].nbytes or size <= 4 * self._counted:
+            if not self._take(size * _DENSE_BYTES * lanes):
+                return False
+            for k, old in enumerate(self._lanes):
+                self._lanes[k] = np.zeros(size, dtype=np.uint32)
+                self._lanes[k][: len(old)] = old
+            return True
+        ids, counts = self.pairs()
+        slots = _FIRST_SLOTS
+        while 2 * slots // 3 <= len(ids):
+            slots *= 2
+        if not self._take(_sparse_charge(slots)):
+            return False
+        held = np.stack([ids, counts], axis=1)
+        self._lanes, self._table = [], _empty_table(slots)
+        rehash(held, self._table)
+        self._used, self._top = len(ids), int(ids[-1]) if len(ids) else -1
+        return True
+
+    def _dense_chunks(self) -> Iterator[Pairs]:
+        step = 1 << 20
+        for begin in range(0, len(self._lanes[0]), step):
+            total = self._lanes[0][begin : begin + step].astype(np.int64)
+            for lane in self._lanes[1:]:
+                total += lane[begin : begin + step]
+            rows = np.flatnonzero(total)
+            if len(rows):
+                yield begin + rows, total[rows]
+
+
+def _sparse_charge(slots: int) -> int:
+    """Bytes of a hash table, and those that sorting it for the disk takes for a while."""
+    return slots * _SLOT_BYTES * 5 // 3
+
+
+def _empty_table(slots: int) -> IntArray:
+    table = np.zeros((slots, 2), dtype=np.int64)
+    table[:, 0] = EMPTY
+    return table
+
+
+def _room_for(top: int) -> int:
+    """Return a size of dense counters that holds ID `top`, a power of two."""
+    return 1 << max(10, int(top).bit_length())

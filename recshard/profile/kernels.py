@@ -1,0 +1,140 @@
+"""Counting kernels over flat arrays; all release the interpreter's lock, so that tables are counted in parallel.
+
+A sparse table is an open-addressing hash table: one line of two numbers a slot, the ID and its count, at most two
+thirds full. A lookup touches one random line of a sparse table and one random counter of a dense one.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from recshard.trace.base import IntArray
+
+CountArray = NDArray[np.uint32]
+
+EMPTY = -1  # raw IDs are never negative
+
+
+@numba.njit(cache=True, nogil=True)
+def count_dense(ids: IntArray, begin: int, counts: CountArray) -> int:
+    """Count `ids` from `begin` on; return where it stopped: at the end, or at the first ID without a counter."""
+    # One random read-modify-write a lookup; hot rows stay in cache because IDs follow a power law.
+    size = np.uint64(len(counts))
+    for i in range(begin, len(ids)):
+        row = np.uint64(ids[i])
+        if row >= size:
+            return i
+        counts[row] += np.uint32(1)
+    return len(ids)
+
+
+@numba.njit(cache=True, nogil=True)
+def _slot(key: int, table: IntArray) -> int:
+    """Return the slot that holds `key`, or the empty one for it (splitmix64 finaliser, linear probing)."""
+    mixed = np.uint64(key)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed = mixed ^ (mixed >> np.uint64(31))
+    mask = len(table) - 1
+    slot = np.int64(mixed & np.uint64(mask))
+    while table[slot, 0] != key and table[slot, 0] != EMPTY:
+        slot = (slot + 1) & mask
+    return int(slot)
+
+
+@numba.njit(cache=True, nogil=True)
+def count_sparse(ids: IntArray, begin: int, table: IntArray, used: int, top: int) -> tuple[int, int, int]:
+    """Count `ids` from `begin` on until the table is two thirds full.
+
+    Returns:
+        Where it stopped, the slots used, and the largest ID met so far.
+    """
+    limit = 2 * len(table) // 3
+    for i in range(begin, len(ids)):
+        slot = _slot(ids[i], table)
+        if table[slot, 0] == EMPTY:
+            if used >= limit:
+                return i, used, top
+            table[slot, 0] = ids[i]
+            used += 1
+            top = max(top, ids[i])
+        table[slot, 1] += 1
+    return len(ids), used, top
+
+
+@numba.njit(cache=True, nogil=True)
+def rehash(old: IntArray, table: IntArray) -> None:
+    """Move what a sparse table holds into a larger, empty one."""
+    for i in range(len(old)):
+        if old[i, 0] != EMPTY:
+            slot = _slot(old[i, 0], table)
+            table[slot, 0] = old[i, 0]
+            table[slot, 1] = old[i, 1]
+
+
+@numba.njit(cache=True, nogil=True)
+def scatter(table: IntArray, counts: CountArray) -> None:
+    """Add what a sparse table holds to dense counters."""
+    for i in range(len(table)):
+        if table[i, 0] != EMPTY:
+            counts[table[i, 0]] += np.uint32(table[i, 1])
+
+
+@numba.njit(cache=True, nogil=True)
+def compact(table: IntArray) -> int:
+    """Move the used slots of a sparse table to its front, in place; return how many there are."""
+    used = 0
+    for i in range(len(table)):
+        if table[i, 0] != EMPTY:
+            table[used, 0] = table[i, 0]
+            table[used, 1] = table[i, 1]
+            used += 1
+    return used
+
+
+@numba.njit(cache=True, nogil=True)
+def count_lengths(lengths: IntArray, histogram: IntArray) -> int:
+    """Count the lengths that have a place in `histogram`; return how many have none."""
+    outside = 0
+    for i in range(len(lengths)):
+        if lengths[i] < len(histogram):
+            histogram[lengths[i]] += 1
+        else:
+            outside += 1
+    return outside
+
+
+@numba.njit(cache=True, nogil=True)
+def merge_pairs(
+    left: IntArray, left_count: IntArray, right: IntArray, right_count: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return two lists of IDs, both rising, as one, counts of an ID that is in both being added."""
+    # Three sequential streams.
+    keys = np.empty(len(left) + len(right), dtype=np.int64)
+    counts = np.empty(len(keys), dtype=np.int64)
+    i = j = n = 0
+    while i < len(left) or j < len(right):
+        if j == len(right) or (i < len(left) and left[i] < right[j]):
+            keys[n], counts[n] = left[i], left_count[i]
+            i += 1
+        elif i == len(left) or right[j] < left[i]:
+            keys[n], counts[n] = right[j], right_count[j]
+            j += 1
+        else:
+            keys[n], counts[n] = left[i], left_count[i] + right_count[j]
+            i += 1
+            j += 1
+        n += 1
+    return keys[:n].copy(), counts[:n].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def add_to_rows(rows: IntArray, counts: IntArray, total: IntArray, owners: NDArray[np.uint8]) -> None:
+    """Add counts of raw IDs to the rows they fall in; an owner count of 2 stands for two IDs or more."""
+    # One random access to each of two arrays a raw ID.
+    for i in range(len(rows)):
+        total[rows[i]] += counts[i]
+        if owners[rows[i]] < 2:
+            owners[rows[i]] += np.uint8(1)
