@@ -12,14 +12,18 @@ if TYPE_CHECKING:
 
 Traces = Annotated[
     list[str],
-    typer.Argument(help="Files of one format, or a recipe: a bundled name or a TOML file.", metavar="TRACE..."),
+    typer.Argument(
+        help="Files of one format, a pattern such as 'logs/*.csv', a folder of Parquet files, or a recipe: a "
+        "bundled name or a TOML file.",
+        metavar="TRACE...",
+    ),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         "-f",
-        help="text, libfm, bags, parquet, dlrm or recipe (default: by file name).",
+        help="text, criteo, recbole, libfm, bags, parquet, arrays, dlrm or recipe (default: by name and content).",
         show_default=False,
     ),
 ]
@@ -52,7 +56,8 @@ Separator = Annotated[
     str | None, typer.Option(help="Text: between the IDs of one column, such as '|'.", show_default=False)
 ]
 Strings = Annotated[
-    str, typer.Option(help="Text: columns whose values are names, separated by commas.", show_default=False)
+    str,
+    typer.Option(help="Text, recbole: columns whose values are names, separated by commas.", show_default=False),
 ]
 
 

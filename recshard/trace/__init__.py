@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recshard.trace.base import Bag, Batch, Trace
-    from recshard.trace.open import FORMATS, open_trace
+    from recshard.trace.memory import from_batches
+    from recshard.trace.open import open_trace
     from recshard.trace.parquet import write_parquet
     from recshard.trace.recipe import load_recipe
+    from recshard.trace.recognise import FORMATS
     from recshard.trace.selection import declared_tables, parse_samples, sample, select, take
     from recshard.trace.text import TextOptions
 
 # Where each name lives. Modules load when they are asked for: kernels and schemas take a while.
 _HOMES = {
     "base": ("Bag", "Batch", "Trace"),
-    "open": ("FORMATS", "open_trace"),
+    "memory": ("from_batches",),
+    "open": ("open_trace",),
     "parquet": ("write_parquet",),
     "recipe": ("load_recipe",),
+    "recognise": ("FORMATS",),
     "selection": ("declared_tables", "parse_samples", "sample", "select", "take"),
     "text": ("TextOptions",),
 }
@@ -31,6 +35,7 @@ __all__ = [
     "TextOptions",
     "Trace",
     "declared_tables",
+    "from_batches",
     "load_recipe",
     "open_trace",
     "parse_samples",

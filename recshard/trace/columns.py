@@ -73,13 +73,13 @@ def _ids(flat: pa.Array, owner: IntArray, name: str, place: Place, strings: bool
     import pyarrow as pa
 
     if pa.types.is_dictionary(flat.type):
-        if not strings or flat.dictionary.null_count or not _is_text(flat.type.value_type):
+        if not strings or flat.dictionary.null_count or not is_text(flat.type.value_type):
             return _ids(flat.dictionary_decode(), owner, name, place, strings)
         words = hash_strings(flat.dictionary)
         return np.asarray(words[flat.indices.to_numpy(zero_copy_only=False)])
     if pa.types.is_null(flat.type):
         return np.zeros(0, dtype=np.int64)
-    if _is_text(flat.type):
+    if is_text(flat.type):
         if strings:
             return hash_strings(flat)
         values = _parsed(flat, owner, name, place)
@@ -100,7 +100,8 @@ def _ids(flat: pa.Array, owner: IntArray, name: str, place: Place, strings: bool
     return values
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is one of strings."""
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

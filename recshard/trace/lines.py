@@ -1,9 +1,8 @@
-"""Text files, plain or gzipped, as streams of bytes or of chunks of lines."""
+"""Text files, plain, gzip or zstd, as streams of bytes or of chunks of lines."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,12 @@ if TYPE_CHECKING:
 # Of text parsed at a time; no line may be longer.
 BLOCK_BYTES = 1 << 22
 
+_CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file; gzip is recognised by its first bytes, whatever the file is called."""
+    """A text file; gzip and zstd are recognised by their first bytes, whatever the file is called."""
 
     path: Path
 
@@ -46,7 +47,7 @@ class TextFile:
                 f"{self.path}: encoding: found '{encoding}'; accepted: a Python codec such as utf-8 or latin-1"
             ) from None
         try:
-            stream = pa.input_stream(str(self.path), compression="gzip" if self._is_packed() else None)
+            stream = self._unpacked()
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from None
         return stream if codec == "utf-8" else pa.transcoding_input_stream(stream, codec, "utf-8")
@@ -106,7 +107,7 @@ class TextFile:
             )
         number = 0
         try:
-            with gzip.open(self.path) if self._is_packed() else self.path.open("rb") as file:
+            with io.BufferedReader(self._unpacked()) as file:
                 for line in file:
                     line.decode(encoding)
                     number += 1
@@ -116,10 +117,17 @@ class TextFile:
                 f"{self.path}: line {number + 1}: found the byte {found.hex(' ')}, which is not {encoding}; give "
                 "the encoding that the file is written in, such as latin-1 (--encoding)"
             )
-        except (OSError, EOFError, zlib.error) as wrong:
+        except OSError as wrong:
             return InputError(f"{self.path}: after line {number}: cannot be read: {wrong}; is the file whole?")
         return InputError(f"{self.path}: cannot be read as {encoding} text: {error}")
 
-    def _is_packed(self) -> bool:
+    def _unpacked(self) -> Any:
+        """Return the file's bytes without gzip or zstd."""
+        import pyarrow as pa
+
+        return pa.input_stream(str(self.path), compression=self._codec())
+
+    def _codec(self) -> str | None:
         with self.path.open("rb") as file:
-            return file.read(2) == b"\x1f\x8b"
+            first = file.read(4)
+        return next((codec for magic, codec in _CODECS.items() if first.startswith(magic)), None)

@@ -1,34 +1,26 @@
-"""Opening a trace: by format, by file name, or by recipe."""
+"""Opening a trace: files of any format, or a recipe."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from recshard import content
 from recshard.errors import InputError, nearest
+from recshard.trace.arrays import open_arrays
 from recshard.trace.bags import open_bags
 from recshard.trace.base import Trace
 from recshard.trace.concatenated import Concatenated
+from recshard.trace.criteo import open_criteo
 from recshard.trace.dlrm import DlrmTrace
 from recshard.trace.joins import JoinedTrace, SideTable, read_side_table
 from recshard.trace.libfm import open_libfm
-from recshard.trace.lines import TextFile
+from recshard.trace.listing import listed
 from recshard.trace.parquet import open_parquet
+from recshard.trace.recbole import open_recbole
 from recshard.trace.recipe import DatasetSpec, FileSpec, load_recipe
+from recshard.trace.recognise import FORMATS, format_of
 from recshard.trace.selection import select
 from recshard.trace.text import TextOptions, TextTrace, open_text
-
-FORMATS = ("text", "libfm", "bags", "parquet", "dlrm", "recipe")
-_SUFFIXES = {
-    ".csv": "text",
-    ".tsv": "text",
-    ".libfm": "libfm",
-    ".parquet": "parquet",
-    ".pt": "dlrm",
-    ".toml": "recipe",
-}
 
 
 def open_trace(
@@ -41,10 +33,11 @@ def open_trace(
     """Return the trace in one or several files, or that a recipe describes.
 
     Args:
-        paths: files of one format and the same features, read one after the other; a folder stands for the
-            Parquet files in it, by name; or a recipe: the name of a bundled one, or a TOML file.
-        format: text, libfm, bags, parquet, dlrm or recipe; None: by the name of the first file, of `.txt` files
-            by the first line.
+        paths: files of one format and the same features, read one after the other; a pattern such as
+            `logs/*.csv` stands for its matches and a folder for the Parquet files in it and its subfolders, sorted
+            by path; or a recipe: the name of a bundled one, or a TOML file.
+        format: text, criteo, recbole, libfm, bags, parquet, arrays, dlrm or recipe; None: by the name of the first
+            file, or by its content.
         options: of text files. `names` also names the features of libfm and bags, `columns` selects features
             and `encoding` holds in every format.
         data: folder with the files of a data set that a recipe describes.
@@ -53,47 +46,24 @@ def open_trace(
         InputError: missing or empty file, unknown format or column, malformed content; what is read later may
             raise too.
     """
-    listed = [paths] if isinstance(paths, str | Path) else list(paths)
-    if not listed:
+    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not named:
         raise InputError("trace: found no path; accepted: one file or more, or a recipe")
     options = options or TextOptions()
-    known = format or _format_of(listed[0])
+    known = format or format_of(named[0], has_names=bool(options.names))
     if known not in FORMATS:
         raise InputError(f"format: found '{known}'{nearest(known, FORMATS)}; accepted: {', '.join(FORMATS)}")
     if known == "recipe":
-        if len(listed) > 1:
-            raise InputError(f"trace: found {len(listed)} recipes; accepted: one")
-        return _recipe(listed[0], data, options)
+        if len(named) > 1:
+            raise InputError(f"trace: found {len(named)} recipes; accepted: one")
+        return _recipe(named[0], data, options)
     if data is not None:
         raise InputError("data: a folder goes with a data set's recipe; here files are given")
-    return _files([Path(path) for path in listed], known, options)
-
-
-def _format_of(path: str | Path) -> str:
-    name = Path(path).name.removesuffix(".gz")
-    for suffix, known in _SUFFIXES.items():
-        if name.endswith(suffix):
-            return known
-    if Path(path).is_dir():
-        return "parquet"
-    if not Path(path).exists():
-        if str(path) in content.names("traces") or not Path(path).suffix:
-            return "recipe"
-        raise InputError(f"{path}: no such file")
-    if name.endswith(".txt"):
-        line = TextFile(Path(path)).first_line("latin-1")
-        if re.fullmatch(r"\S+(\s+[0-9]+:\S+)+\s*", line):
-            return "libfm"
-        if "," in line:
-            return "text"
-    raise InputError(
-        f"{path}: its name does not tell its format; say which: --format {'|'.join(FORMATS)} (known suffixes: "
-        f"{', '.join(_SUFFIXES)}, also with .gz)"
-    )
+    return _files([Path(path) for path in named], known, options)
 
 
 def _files(paths: list[Path], format: str, options: TextOptions) -> Trace:
-    traces = [_file(file, format, options) for path in paths for file in _listed(path, format)]
+    traces = _opened([file for path in paths for file in listed(path, format)], format, options)
     for other in traces[1:]:
         if other.features != traces[0].features:
             raise InputError(
@@ -103,30 +73,27 @@ def _files(paths: list[Path], format: str, options: TextOptions) -> Trace:
     return traces[0] if len(traces) == 1 else Concatenated(tuple(traces))
 
 
-def _listed(path: Path, format: str) -> list[Path]:
-    """Return the files that a path stands for: itself, or a folder's Parquet files in order of their names."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    if not path.is_dir():
-        return [path]
-    files = sorted(path.glob("*.parquet")) if format == "parquet" else []
-    if not files:
-        raise InputError(f"{path}: is a folder; accepted: files, or a folder with .parquet files in it")
-    return files
-
-
-def _file(path: Path, format: str, options: TextOptions) -> Trace:
+def _opened(files: list[Path], format: str, options: TextOptions) -> Sequence[Trace]:
+    columns = options.columns
     if format == "text":
-        return open_text(path, options)
+        return [open_text(file, options) for file in files]
     if format == "parquet":
-        return open_parquet(path, options.columns)
-    if format == "libfm":
-        trace: Trace = open_libfm(path, options.names, options.encoding)
-    elif format == "bags":
-        trace = open_bags(path, options.names, options.encoding)
-    else:
-        trace = DlrmTrace(path)
-    return select(trace, options.columns) if options.columns else trace
+        return open_parquet(files, columns)
+    if format == "recbole":
+        return open_recbole(files, columns, options.strings, options.encoding)
+    if format == "criteo":
+        return [open_criteo(file, columns) for file in files]
+    if format == "arrays":
+        return [open_arrays(file, columns) for file in files]
+    traces: list[Trace] = []
+    for file in files:
+        if format == "libfm":
+            traces.append(open_libfm(file, options.names, options.encoding))
+        elif format == "bags":
+            traces.append(open_bags(file, options.names, options.encoding))
+        else:
+            traces.append(DlrmTrace(file))
+    return [select(trace, columns) for trace in traces] if columns else traces
 
 
 def _recipe(name: str | Path, data: str | Path | None, options: TextOptions) -> Trace:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recshard.errors import InputError, nearest
 from recshard.trace.base import DEFAULT_BATCH, Bag, Batch, Trace
-from recshard.trace.columns import Place, to_bag
+from recshard.trace.columns import Place, is_text, to_bag
 from recshard.trace.rebatch import rebatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _WAY_OUT = "leave the column out (--columns), or convert it"
 
@@ -49,28 +53,74 @@ class ParquetTrace:
             raise InputError(f"{self.path}: cannot be read as Parquet: {error}") from None
 
 
-def open_parquet(path: Path, columns: tuple[str, ...]) -> ParquetTrace:
-    """Return the trace in a Parquet file, of all its columns or of those given.
+def open_parquet(paths: Sequence[Path], columns: tuple[str, ...]) -> list[ParquetTrace]:
+    """Return the traces in Parquet files, of all the columns of the first or of those given.
+
+    Columns are found by name, whatever their order in a file. Keys in the names of folders (`date=2024-05-01/`)
+    are no columns.
 
     Raises:
-        InputError: missing or no Parquet file, or a column that is not there.
+        InputError: missing or no Parquet file, a column that is not there, files with other columns, or a column
+            that holds integers in one file and strings in another.
     """
+    schemas = [_schema(path) for path in paths]
+    present = tuple(schemas[0].names)
+    for column in columns:
+        if column not in present:
+            raise InputError(
+                f"{paths[0]}: no column '{column}'{nearest(column, present)}; present: {', '.join(present)}"
+            )
+    features = columns or present
+    typed: dict[str, tuple[Path, pa.DataType]] = {}
+    for path, schema in zip(paths, schemas, strict=True):
+        missing = [column for column in features if column not in schema.names]
+        extra = [] if columns else [column for column in schema.names if column not in features]
+        if missing or extra:
+            lists = [
+                f"{what} {', '.join(names)}" for what, names in (("lacks", missing), ("also has", extra)) if names
+            ]
+            raise InputError(
+                f"{path}: {' and '.join(lists)}; accepted: the columns of {paths[0]}, in any order; select "
+                "columns that all files have (--columns)"
+            )
+        for column in features:
+            kind = schema.field(column).type
+            if not _family(kind):
+                continue
+            first, expected = typed.setdefault(column, (path, kind))
+            if _family(kind) != _family(expected):
+                raise InputError(
+                    f"{path}: column '{column}' holds {kind}, but {expected} in {first}; accepted: integers in "
+                    f"all files, or strings in all; {_WAY_OUT}"
+                )
+    return [ParquetTrace(path, features) for path in paths]
+
+
+def _schema(path: Path) -> pa.Schema:
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
     try:
-        present = tuple(pq.read_schema(path).names)
+        schema = pq.read_schema(path)
     except (ArrowException, OSError) as error:
         raise InputError(f"{path}: cannot be read as Parquet: {error}") from None
-    if len(set(present)) < len(present):
-        twice = next(name for name in present if present.count(name) > 1)
+    if len(set(schema.names)) < len(schema.names):
+        twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise InputError(f"{path}: column '{twice}' is there twice; columns need names of their own")
-    for column in columns:
-        if column not in present:
-            raise InputError(
-                f"{path}: no column '{column}'{nearest(column, present)}; present: {', '.join(present)}"
-            )
-    return ParquetTrace(path, columns or present)
+    return schema
+
+
+def _family(kind: pa.DataType) -> str:
+    """Return `integer` or `string`, of elements too; nothing for types that are neither, or all null."""
+    import pyarrow as pa
+
+    while not pa.types.is_dictionary(kind) and kind.num_fields == 1 and hasattr(kind, "value_type"):
+        kind = kind.value_type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_integer(kind):
+        return "integer"
+    return "string" if is_text(kind) else ""
 
 
 def write_parquet(trace: Trace, path: str | Path) -> int:

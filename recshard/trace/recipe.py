@@ -141,7 +141,7 @@ class DatasetSpec(FileSpec):
 
     description: str = ""
     source: str
-    format: Literal["text", "libfm", "bags", "parquet", "dlrm"]
+    format: Literal["text", "criteo", "recbole", "libfm", "bags", "parquet", "arrays", "dlrm"]
     files: list[str]
     joins: tuple[JoinSpec, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Delimited text with named columns, plain or gzipped."""
+"""Delimited text with named columns, plain or packed."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _delimiter(path: Path, options: TextOptions) -> str:
                 f"delimiter: found {options.delimiter!r}; accepted: one ASCII character, no quote or line end"
             )
         return options.delimiter
-    return "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
+    return "\t" if path.name.removesuffix(".gz").removesuffix(".zst").endswith(".tsv") else ","
 
 
 def open_text(path: Path, options: TextOptions) -> TextTrace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from recshard.errors import InputError
@@ -40,3 +41,8 @@ def refusal(path: Path, format: str | None = None, **options: Any) -> str:
     with pytest.raises(InputError) as caught:
         read(path, format, **options)
     return str(caught.value)
+
+
+def zstd(content: bytes) -> bytes:
+    """Return bytes packed with zstd, as `gzip.compress` packs with gzip."""
+    return bytes(pa.compress(content, codec="zstd", asbytes=True))

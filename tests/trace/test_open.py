@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 
 from recshard.errors import InputError
 from recshard.trace import TextOptions, Trace, open_trace
-from tests.trace.samples import read, refusal, samples_of
+from tests.trace.samples import read, refusal, samples_of, zstd
 
 
 @pytest.mark.parametrize(
@@ -22,18 +27,24 @@ from tests.trace.samples import read, refusal, samples_of
         ("a.libfm", "1 1:1 2:1\n", {"field_0": [[1]], "field_1": [[2]]}),
         ("a.txt", "1 1:1 2:1\n", {"field_0": [[1]], "field_1": [[2]]}),
         ("a.txt", "x,y\n1,2\n", {"x": [[1]], "y": [[2]]}),
+        ("a.inter", "x:token\ty:float\n1\t2\n", {"x": [[1]]}),
     ],
 )
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".zst", zstd)])
 def test_the_format_follows_from_the_name(
-    tmp_path: Path, name: str, text: str, expected: dict[str, list[list[int]]], packed: bool
+    tmp_path: Path,
+    name: str,
+    text: str,
+    expected: dict[str, list[list[int]]],
+    suffix: str,
+    pack: Callable[[bytes], bytes],
 ) -> None:
-    path = tmp_path / (name + ".gz" if packed else name)
-    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    path = tmp_path / (name + suffix)
+    path.write_bytes(pack(text.encode()))
     assert read(path) == expected
     other = tmp_path / "log.day1"
     other.write_bytes(path.read_bytes())
-    format = "libfm" if ":" in text else "text"
+    format = {".libfm": "libfm", ".inter": "recbole"}.get(Path(name).suffix, "libfm" if ":" in text else "text")
     assert read(other, format, delimiter="\t" if "\t" in text else None) == expected
 
 
@@ -54,11 +65,50 @@ def test_files_with_other_features_are_no_part_of_a_trace(tmp_path: Path) -> Non
         open_trace([tmp_path / "item.csv", tmp_path / "user.csv"])
 
 
+def test_binary_formats_are_recognised_by_their_first_bytes(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "part-0")
+    assert read(tmp_path / "part-0") == {"a": [[1]]}
+    tensors = (torch.tensor([5, 6]), torch.tensor([0, 1, 2]), torch.tensor([[1, 1]]))
+    for zipped in (True, False):
+        torch.save(tensors, tmp_path / "bin_0", _use_new_zipfile_serialization=zipped)
+        assert read(tmp_path / "bin_0") == {"table_000": [[5], [6]]}
+    (tmp_path / "cut").write_bytes((tmp_path / "part-0").read_bytes()[:20].replace(b"PAR1", b"PK\x03\x04"))
+    assert "is the file whole?" in refusal(tmp_path / "cut")
+
+
+def test_a_pattern_is_its_matches_in_order_of_their_paths(tmp_path: Path) -> None:
+    for number in (2, 0, 1):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "log.csv").write_text(f"item\n{number}\n")
+    (tmp_path / "1" / "notes.md").touch()
+    for pattern in ("*/log.csv", "**/*.csv", "[012]/lo?.csv"):
+        assert read(tmp_path / pattern) == {"item": [[0], [1], [2]]}
+    assert samples_of(open_trace([tmp_path / "2" / "*.csv", tmp_path / "0" / "*"])) == {"item": [[2], [0]]}
+
+
+def test_a_pattern_without_matches_is_refused(tmp_path: Path) -> None:
+    for format in (None, "text"):
+        assert f"{tmp_path}/*.csv: no file matches this pattern" in refusal(tmp_path / "*.csv", format)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_refused_since_it_cannot_be_read_again(tmp_path: Path) -> None:
+    for name in ("log.csv", "log"):
+        os.mkfifo(tmp_path / name)
+        assert f"{name}: is a pipe or a device; accepted: files" in refusal(tmp_path / name)
+
+
+def test_a_file_may_be_called_like_a_pattern(tmp_path: Path) -> None:
+    (tmp_path / "log[1].csv").write_text("item\n1\n")
+    (tmp_path / "log1.csv").write_text("item\n2\n")
+    assert read(tmp_path / "log[1].csv") == {"item": [[1]]}
+
+
 def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text("1 2\n")
-    assert "text|libfm|bags|parquet|dlrm|recipe" in refusal(path)
-    assert "found 'parqet' (did you mean 'parquet'?); accepted: text, libfm, bags" in refusal(path, "parqet")
+    assert "text|criteo|recbole|libfm|bags|parquet|arrays|dlrm|recipe" in refusal(path)
+    assert "found 'parqet' (did you mean 'parquet'?); accepted: text, criteo" in refusal(path, "parqet")
 
 
 @pytest.mark.parametrize("name", ["nope.csv", "nope.csv.gz", "nope.parquet", "nope.pt", "nope.libfm", "no/pe.txt"])
@@ -67,6 +117,9 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_without_parquet_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "_temporary").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "_temporary" / "part-0.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / ".part-0.parquet")
     assert "accepted: files, or a folder with .parquet files" in refusal(tmp_path)
     assert "is a folder" in refusal(tmp_path, "text")
     with pytest.raises(InputError, match="found no path"):

@@ -105,6 +105,63 @@ def test_a_folder_is_its_files_by_name(tmp_path: Path) -> None:
     assert read(tmp_path) == {"a": [[0], [1], [2]]}
 
 
+def parts(tmp_path: Path, *tables: dict[str, pa.Array]) -> Path:
+    for number, columns in enumerate(tables):
+        pq.write_table(pa.table(columns), tmp_path / f"part_{number}.parquet")
+    return tmp_path
+
+
+def test_subfolders_and_patterns_are_their_files_by_path(tmp_path: Path) -> None:
+    for day in (3, 1, 2):
+        for part in (1, 0):
+            path = tmp_path / f"date=2024-05-0{day}" / f"part-{part}.parquet"
+            path.parent.mkdir(exist_ok=True)
+            pq.write_table(pa.table({"a": [10 * day + part]}), path)
+    every = {"a": [[10], [11], [20], [21], [30], [31]]}
+    for path in (tmp_path, tmp_path / "*", tmp_path / "**/*.parquet", tmp_path / "date=*/part-?.parquet"):
+        assert read(path, "parquet") == every
+    assert read(tmp_path) == read(tmp_path / "date=*") == every
+
+
+def test_columns_are_found_by_name_in_every_file(tmp_path: Path) -> None:
+    folder = parts(tmp_path, {"a": pa.array([1]), "b": pa.array([2])}, {"b": pa.array([4]), "a": pa.array([3])})
+    assert read(folder) == {"a": [[1], [3]], "b": [[2], [4]]}
+
+
+def test_files_with_other_columns_are_refused_unless_all_have_those_selected(tmp_path: Path) -> None:
+    folder = parts(tmp_path, {"a": pa.array([1]), "b": pa.array([2])}, {"c": pa.array([4]), "a": pa.array([3])})
+    assert "part_1.parquet: lacks b and also has c; accepted: the columns of" in refusal(folder)
+    assert "part_1.parquet: lacks b; accepted" in refusal(folder, columns=("b",))
+    assert read(folder, columns=("a",)) == {"a": [[1], [3]]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.array([1]), pa.array(["x"])),
+        (pa.array([["x"]]), pa.array([1], pa.int32())),
+        (pa.array([[1]]), pa.array(["x"]).dictionary_encode()),
+        (pa.array([1]).dictionary_encode(), pa.array([["x"]], pa.large_list(pa.large_string()))),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_column_of_integers_here_and_strings_there_is_refused_before_it_is_read(
+    tmp_path: Path, first: pa.Array, second: pa.Array
+) -> None:
+    none = pa.array([None], pa.null())
+    folder = parts(tmp_path, {"a": none, "b": first}, {"a": none, "b": none}, {"a": none, "b": second})
+    with pytest.raises(InputError) as caught:
+        open_trace(folder)
+    for part in ("part_0.parquet", "part_2.parquet: column 'b'", "int", "string", "--columns"):
+        assert part in str(caught.value)
+    assert read(folder, columns=("a",)) == {"a": [[], [], []]}
+
+
+def test_widths_and_lists_may_differ_between_files(tmp_path: Path) -> None:
+    folder = parts(tmp_path, {"a": pa.array([1], pa.int8())}, {"a": pa.array([None])}, {"a": pa.array([[2, 3]])})
+    assert read(folder) == {"a": [[1], [], [2, 3]]}
+
+
 @pytest.mark.parametrize(
     ("column", "parts"),
     [

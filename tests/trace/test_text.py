@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from recshard.trace import TextOptions, open_trace
-from tests.trace.samples import read, refusal, samples_of
+from tests.trace.samples import read, refusal, samples_of, zstd
 
 
 def written(tmp_path: Path, content: str | bytes, name: str = "log.csv") -> Path:
@@ -154,6 +154,19 @@ def test_bytes_of_another_encoding_are_named_with_their_line(tmp_path: Path) -> 
     assert "line 3" in message
     assert "e8" in message
     assert "--encoding" in message
+
+
+def test_zstd_is_read_whatever_the_file_is_called(tmp_path: Path) -> None:
+    packed = zstd(b"user\ttown\n1\tBern\n") + zstd(b"2\tUri\n")
+    for name in ("log.tsv.zst", "log.tsv"):
+        assert read(written(tmp_path, packed, name), columns=("user",)) == {"user": [[1], [2]]}
+    message = refusal(written(tmp_path, zstd(b"town\nBern\nGen\xe8ve\n")), strings=("town",))
+    assert "line 3" in message
+
+
+def test_a_cut_zstd_is_refused(tmp_path: Path) -> None:
+    packed = zstd("".join(f"{i * 7919 % 10007}\n" for i in range(50_000)).encode())
+    assert "is the file whole?" in refusal(written(tmp_path, packed[: len(packed) // 2]), names=("user",))
 
 
 def test_a_cut_gzip_is_refused(tmp_path: Path) -> None:
