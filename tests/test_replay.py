@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from recshard.errors import InputError
 from recshard.plan import Plan, make_plan
+from recshard.problem import Workload
 from recshard.profile.build import profile_trace
 from recshard.replay import replay_plan
 from recshard.tables import EmbeddingTable, TableSet
@@ -63,7 +64,8 @@ def test_replaying_what_was_profiled_costs_what_was_planned() -> None:
     rng = np.random.default_rng(0)
     samples = {"a": [[int(i)] for i in np.repeat(np.arange(40), rng.integers(2, 30, 40))]}
     trace = MemoryTrace(samples)
-    plan = make_plan(profile_trace(trace, TableSet((EmbeddingTable("a", 40, 8, features=("a",)),), 32)), TOPOLOGY)
+    profile = profile_trace(trace, TableSet((EmbeddingTable("a", 40, 8, features=("a",)),), 32))
+    plan = make_plan(profile, TOPOLOGY, workload=Workload(unseen=False))
     replay = replay_plan(plan, trace)
     assert replay.device_cost_ms == pytest.approx(plan.device_cost_ms)
     assert replay.slow_share == pytest.approx(plan.slow_share)
