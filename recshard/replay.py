@@ -113,7 +113,7 @@ def replay_plan(plan: Plan, trace: Trace, *, progress: Progress | None = None) -
             else:
                 accesses[j] += np.bincount(home[rows], minlength=accesses.shape[1])
         if progress is not None:
-            progress(samples, int(accesses.sum()))
+            progress(batch.samples, sum(len(bag.values) for bag in batch.bags.values()))
     if samples == 0:
         raise InputError(f"{trace.name}: the trace is empty; a replay needs at least one sample")
     return Replay(plan, trace.name, samples, accesses)

@@ -74,22 +74,6 @@ def note(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def counting(what: str) -> Callable[[int, int], None]:
-    """Return a progress callback that says on standard error, every few seconds, how far counting has got."""
-    begin = time.perf_counter()
-    said = begin
-
-    def progress(samples: int, lookups: int) -> None:
-        nonlocal said
-        now = time.perf_counter()
-        if now - said >= _EVERY_SECONDS:
-            said = now
-            rate = lookups / (now - begin)
-            note(f"{what}: {samples:,} samples, {lookups:,} lookups, {rate / 1e6:.1f} million lookups/s")
-
-    return progress
-
-
 def every_few_seconds(what: str, unit: str) -> Callable[[int, int], None]:
     """Return a progress callback that says on standard error, every few seconds, how many are done of how many."""
     said = time.perf_counter()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recshard.cli.output import Json, counting, emit, note
+from recshard.cli.output import Json, emit, note
+from recshard.cli.progress import reading
 from recshard.cli.reading import (
     Columns,
     Data,
@@ -23,6 +24,23 @@ from recshard.cli.reading import (
     open_for_command,
 )
 
+if TYPE_CHECKING:
+    from recshard.profile import Profile
+    from recshard.profile.checkpoint import Checkpoint
+    from recshard.tables import TableSet
+    from recshard.trace import Trace
+
+Memory = Annotated[
+    float | None,
+    typer.Option(
+        help="GiB that counting may take; what does not fit goes to disk (default: half of the machine's).",
+        show_default=False,
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option(help="That count at once (default: one per processor).", show_default=False)
+]
+
 
 def command(
     traces: Traces,
@@ -30,6 +48,17 @@ def command(
     tables: Annotated[
         Path | None,
         typer.Option(help="tables.toml; what it leaves out is inferred from the trace.", show_default=False),
+    ] = None,
+    sample: Annotated[float, typer.Option(help="Share of the samples to count, chosen at random.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the choice of samples.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take up an interrupted run: finished input files are not read again.")
+    ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Address of a dask.distributed scheduler, whose workers count.", show_default=False),
     ] = None,
     format: Format = None,
     data: Data = None,
@@ -44,19 +73,76 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Count how often every row of every table is used."""
+    from recshard.errors import InputError
     from recshard.files import check_writable
     from recshard.profile import save_profile
-    from recshard.profile.build import profile_trace
+    from recshard.profile.checkpoint import Checkpoint, partial_beside
     from recshard.profile.storage import MARKER, summary, tables_beside
-    from recshard.report.console import profile_report
+    from recshard.report.profiles import profile_report
     from recshard.tables import load_tables
+    from recshard.trace import sample as sample_of
 
     check_writable(output, MARKER)
     trace = open_for_command(
         traces, format, data, samples, columns, delimiter, names, header, encoding, separator, strings
     )
+    trace = sample_of(trace, sample, seed)
     declared = load_tables(tables) if tables is not None else None
-    profile = profile_trace(trace, declared, progress=counting("profile"))
-    save_profile(profile, output)
+    if scheduler is not None:
+        if resume:
+            raise InputError("resume: goes with files that are read here; leave --resume or --scheduler out")
+        profile = _on_cluster(trace, scheduler, declared, memory)
+        save_profile(profile, output)
+    else:
+        checkpoint = Checkpoint(partial_beside(output), resume=resume)
+        profile = _here(trace, declared, memory, threads, checkpoint)
+        save_profile(profile, output)
+        checkpoint.remove()
     note(f"tables, filled in: {tables_beside(output)}")
     emit(as_json, lambda: summary(profile), lambda: profile_report(profile))
+
+
+def gibibytes(memory: float | None) -> int | None:
+    """Return the bytes that `--memory` stands for.
+
+    Raises:
+        InputError: not a number above zero.
+    """
+    from recshard.errors import InputError
+
+    if memory is None:
+        return None
+    if not 0 < memory < 2**40:
+        raise InputError(f"memory: found {memory}; accepted: a number of GiB above zero")
+    return int(memory * 2**30)
+
+
+def _here(
+    trace: Trace, declared: TableSet | None, memory: float | None, threads: int | None, checkpoint: Checkpoint
+) -> Profile:
+    from recshard.profile.build import profile_trace
+
+    try:
+        with reading("profile", trace) as progress:
+            profile = profile_trace(
+                trace,
+                declared,
+                memory=gibibytes(memory),
+                threads=threads,
+                progress=progress,
+                checkpoint=checkpoint,
+            )
+    except BaseException:
+        if checkpoint.kept:
+            note(f"profile: the counts of finished files are kept in {checkpoint.folder}; --resume takes them up")
+        raise
+    if checkpoint.resumed:
+        note(f"resumed: {checkpoint.resumed} input files were finished before and not read again")
+    return profile
+
+
+def _on_cluster(trace: Trace, scheduler: str, declared: TableSet | None, memory: float | None) -> Profile:
+    from recshard.profile.cluster import profile_on_cluster
+
+    note(f"profile: counting on {scheduler}")
+    return profile_on_cluster(trace, scheduler, declared, memory=gibibytes(memory))

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from recshard.cli.output import Json, counting, emit
+from recshard.cli.output import Json, emit
+from recshard.cli.progress import reading
 from recshard.cli.reading import (
     Columns,
     Data,
@@ -48,5 +49,6 @@ def command(
     trace = open_for_command(
         traces, format, data, samples, columns, delimiter, names, header, encoding, separator, strings
     )
-    replay = replay_plan(loaded, trace, progress=counting("replay"))
+    with reading("replay", trace) as progress:
+        replay = replay_plan(loaded, trace, progress=progress)
     emit(as_json, replay.summary, lambda: replay_report(replay))

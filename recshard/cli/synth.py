@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from recshard.cli.output import Json, counting, emit
+from recshard.cli.output import Json, emit
+from recshard.cli.profile import Memory, Threads, gibibytes
+from recshard.cli.progress import reading
 
 
 def command(
@@ -20,6 +22,8 @@ def command(
         Path | None, typer.Option(help="The profile's folder, made without writing the trace.", show_default=False)
     ] = None,
     samples: Annotated[str, typer.Option(help="START:STOP:STEP as in Python, of the recipe's samples.")] = ":",
+    memory: Memory = None,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Write the trace that a recipe describes, with its tables as OUTPUT.tables.toml, or its profile, or both."""
@@ -48,7 +52,8 @@ def command(
         write_text(beside, format_tables(tables))
         document |= {"trace": str(output), "tables": str(beside)}
     if profile is not None:
-        made = profile_trace(trace, tables, progress=counting("profile"))
+        with reading("profile", trace) as progress:
+            made = profile_trace(trace, tables, memory=gibibytes(memory), threads=threads, progress=progress)
         save_profile(made, profile)
         document |= {"profile": str(profile), "samples": made.samples}
     written = ", ".join(f"{key} {document[key]}" for key in ("trace", "tables", "profile") if key in document)

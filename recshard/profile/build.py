@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from recshard.profile.checkpoint import Checkpoint
+from recshard.profile.partial import Partial
 from recshard.profile.profile import Profile
 from recshard.profile.profiler import Profiler
 from recshard.tables import TableSet
 from recshard.trace.base import Trace
+from recshard.trace.concatenated import parts
 from recshard.trace.selection import declared_tables, sampled_share
 
 Progress = Callable[[int, int], None]
@@ -20,6 +23,7 @@ def profile_trace(
     memory: int | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Profile:
     """Count every lookup of `trace`, within `memory` (`Profiler`): what does not fit goes to disk.
 
@@ -29,15 +33,27 @@ def profile_trace(
             a synthetic trace's recipe declares.
         memory: bytes that counting may take; None: half of the machine's.
         threads: that count at once; None: one per processor.
-        progress: called after every batch with the samples and lookups counted so far.
+        progress: called after every batch with its samples and lookups.
+        checkpoint: keeps the counts of every input file that was read to its end, where there are several, and
+            has those of files that need not be read again.
 
     Raises:
         InputError: the trace is empty or malformed, lacks a declared feature, or an ID is outside its table.
     """
     profiler = Profiler(tables or declared_tables(trace), memory=memory, threads=threads, name=trace.name)
-    profiler.start(trace.features)
-    count(profiler, trace, progress)
-    return profiler.finish(sampled_share(trace))
+    declared = profiler.start(trace.features)
+    if checkpoint is None or len(parts(trace)) == 1:
+        count(profiler, trace, progress)
+        return profiler.finish(sampled_share(trace))
+    whole: Partial | None = None
+    for part in parts(trace):
+        partial = checkpoint.finished(part, declared)
+        if partial is None:
+            count(profiler, part, progress)
+            partial = checkpoint.keep(profiler, part, declared)
+        whole = partial if whole is None else whole.plus(partial)
+    assert whole is not None
+    return profiler.assembled(whole, (trace.name,), sampled_share(trace))
 
 
 def count(profiler: Profiler, trace: Trace, progress: Progress | None = None) -> None:
@@ -45,4 +61,4 @@ def count(profiler: Profiler, trace: Trace, progress: Progress | None = None) ->
     for batch in trace.batches():
         profiler.update(batch)
         if progress is not None:
-            progress(profiler.samples, profiler.lookups)
+            progress(batch.samples, sum(len(bag.values) for bag in batch.bags.values()))

@@ -21,6 +21,7 @@ from recshard.profile.spill import Pairs, RunWriter, SpillFolder, merge_groups
 from recshard.tables import TableSet, load_tables
 from recshard.trace.base import Batch, IntArray
 from recshard.trace.hashing import to_rows
+from recshard.trace.memory import Source, to_batch
 
 LEAST_MEMORY = 1 << 26
 _COUNTERS = 5 / 8  # of the memory; the rest is for batches, and at the end for sorting and writing
@@ -89,12 +90,18 @@ class Profiler:
         self._begin_anew()
         return self._tables
 
-    def update(self, batch: Batch) -> None:
+    def update(self, batch: Batch | Source) -> None:
         """Count a batch.
 
+        Args:
+            batch: a mapping from each feature to `(values, lengths)`, arrays or tensors of shapes (lookups,) and
+                (samples,); a KeyedJaggedTensor; or a batch of a trace.
+
         Raises:
-            InputError: features other than those of the first batch, or an ID outside its table.
+            InputError: a malformed batch, features other than those of the first, or an ID outside its table.
         """
+        if not isinstance(batch, Batch):
+            batch = to_batch(batch, f"{self.name}: after {self.samples} samples")
         tables = self._tables or self.start(tuple(batch.bags))
         if batch.bags.keys() != self._features.keys():
             raise InputError(
@@ -129,6 +136,8 @@ class Profiler:
         Raises:
             InputError: nothing was counted yet.
         """
+        if self._tables is None:
+            raise InputError(f"{self.name}: nothing was counted yet; a profile needs at least one sample")
         return self.assembled(self._partial(last=False), (self.name,))
 
     def finish(self, sampled: float = 1.0) -> Profile:
@@ -150,7 +159,7 @@ class Profiler:
         save_profile(self.profile(), path)
 
     def partial(self) -> Partial:
-        """Return the counts so far, and give back the memory of the counters."""
+        """Return the counts so far, of no sample perhaps, and give back the memory of the counters."""
         return self._partial(last=True)
 
     def drain(self, writer: RunWriter) -> Partial:
@@ -168,6 +177,8 @@ class Profiler:
         """
         assert self._tables is not None
         working = self.memory - self._allowance.total
+        if not partial.samples:
+            raise InputError(f"{self.name}: the trace is empty; a profile needs at least one sample")
         return assemble(self._tables, partial, source, self.folder, working, self._keep, sampled)
 
     def folder(self) -> SpillFolder:
@@ -245,8 +256,6 @@ class Profiler:
             yield from counter.empty()
 
     def _partial(self, *, last: bool) -> Partial:
-        if not self.samples:
-            raise InputError(f"{self.name}: the trace is empty; a profile needs at least one sample")
         counts = []
         for counter in self._counters:
             size = 16 * counter.most_pairs

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from recshard.check import CheckResult
 from recshard.plan.plan import Plan
-from recshard.profile.profile import Profile, expected_reached
 from recshard.replay import Replay
 from recshard.units import format_bytes
 
@@ -154,42 +153,11 @@ def comparison_report(rows: Sequence[dict[str, Any]], title: str) -> RenderableT
     return Group(table, *reasons)
 
 
-def profile_report(profile: Profile) -> RenderableType:
-    """Return a profile's report: a line per table, the most looked up first."""
-    table = _table(f"{profile.samples:,} samples, {profile.lookups:,} lookups, {len(profile.tables)} tables")
-    names = (
-        "table",
-        "rows",
-        "ids",
-        "lookups/sample",
-        "coverage",
-        "rows reached",
-        "half of accesses in",
-        "collided",
-    )
-    for name in names:
-        table.add_column(name, justify="left" if name == "table" else "right")
-    order = sorted(range(len(profile.tables)), key=lambda j: -profile.stats[j].lookups)
-    for j in order:
-        emb, stats = profile.tables.tables[j], profile.stats[j]
-        coverage = [f.coverage for f in profile.features if f.table == emb.name]
-        rows, covered = profile.access_cdf(j)
-        half = rows[int(np.searchsorted(covered, 0.5))] if stats.lookups else 0
-        reached, collided = share(profile.occupancy(j)), "–"
-        if stats.hashing is not None:
-            expected = expected_reached(stats.hashing.distinct_ids, emb.rows) / emb.rows
-            reached += f" ({share(expected)} expected)"
-            collided = share(stats.hashing.collided_accesses / max(stats.lookups, 1))
-        table.add_row(
-            emb.name,
-            f"{emb.rows:,}",
-            str(emb.ids),
-            f"{profile.accesses_per_sample(j):.3g}",
-            share(max(coverage)),
-            reached,
-            f"{half:,} rows",
-            collided,
-        )
+def table_of(title: str, columns: Sequence[str]) -> Table:
+    """Return an empty table whose first column is a name and whose others are numbers."""
+    table = _table(title)
+    for k, name in enumerate(columns):
+        table.add_column(name, justify="right" if k else "left")
     return table
 
 

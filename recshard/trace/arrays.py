@@ -48,9 +48,13 @@ class NpyTrace:
     def name(self) -> str:
         return str(self.path)
 
+    @property
+    def samples(self) -> int:
+        """Rows of the array."""
+        return self.header.shape[0]
+
     def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
-        samples = self.header.shape[0]
-        if not samples:
+        if not self.samples:
             return
         try:
             table = np.memmap(
@@ -63,7 +67,7 @@ class NpyTrace:
             )
         except (OSError, ValueError) as error:
             raise InputError(f"{self.path}: cannot be read: {error}") from None
-        for begin in range(0, samples, batch_size):
+        for begin in range(0, self.samples, batch_size):
             block = np.asarray(table[begin : begin + batch_size])
             bags = {}
             for feature, position in zip(self.features, self.positions, strict=True):
@@ -100,8 +104,13 @@ class NpzTrace:
     def features(self) -> tuple[str, ...]:
         return tuple(member.feature for member in self.members)
 
+    @property
+    def samples(self) -> int:
+        """Rows of every array."""
+        return self.members[0].header.shape[0]
+
     def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
-        samples = self.members[0].header.shape[0]
+        samples = self.samples
         try:
             with ExitStack() as stack:
                 archive = stack.enter_context(zipfile.ZipFile(self.path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from recshard.trace.rebatch import rebatch
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_BUFFER_BYTES = 1 << 20  # of a column at a time
 _WAY_OUT = "leave the column out (--columns), or convert it"
 
 
@@ -25,10 +26,18 @@ class ParquetTrace:
     """A Parquet file; every column read is a feature, a null an absent one, a list several IDs.
 
     Strings are names and are hashed to IDs.
+
+    Attributes:
+        path: of the file.
+        features: columns that are read.
+        group: the one row group that is read; None: all.
+        first_row: of that group, counted from 0.
     """
 
     path: Path
     features: tuple[str, ...]
+    group: int | None = None
+    first_row: int = 0
 
     @property
     def name(self) -> str:
@@ -41,16 +50,46 @@ class ParquetTrace:
         import pyarrow.parquet as pq
         from pyarrow import ArrowException
 
-        row = 1
+        row = 1 + self.first_row
+        groups = None if self.group is None else [self.group]
         try:
-            with pq.ParquetFile(self.path) as file:
-                for chunk in file.iter_batches(DEFAULT_BATCH, columns=list(self.features)):
+            # Pages are read as they are needed, not whole row groups beforehand: memory stays that of a batch.
+            with pq.ParquetFile(self.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+                for chunk in file.iter_batches(DEFAULT_BATCH, row_groups=groups, columns=list(self.features)):
                     place = Place(self.name, row, "row", _WAY_OUT)
                     bags = {name: to_bag(chunk.column(name), name, place, strings=True) for name in self.features}
                     yield Batch(chunk.num_rows, bags)
                     row += chunk.num_rows
         except (ArrowException, OSError) as error:
             raise InputError(f"{self.path}: cannot be read as Parquet: {error}") from None
+
+
+def row_groups(trace: ParquetTrace) -> list[ParquetTrace]:
+    """Return the row groups of a Parquet file, each as a trace of its own.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    sizes = _row_group_sizes(trace.path)
+    first = [sum(sizes[:k]) for k in range(len(sizes))]
+    return [replace(trace, group=k, first_row=first[k]) for k in range(len(sizes))] or [trace]
+
+
+def rows_in(trace: ParquetTrace) -> int:
+    """Return the rows that are read of a Parquet file."""
+    sizes = _row_group_sizes(trace.path)
+    return sum(sizes) if trace.group is None else sizes[trace.group]
+
+
+def _row_group_sizes(path: Path) -> list[int]:
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    try:
+        metadata = pq.read_metadata(path)
+    except (ArrowException, OSError) as error:
+        raise InputError(f"{path}: cannot be read as Parquet: {error}") from None
+    return [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
 
 
 def open_parquet(paths: Sequence[Path], columns: tuple[str, ...]) -> list[ParquetTrace]:

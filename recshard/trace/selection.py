@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,10 +87,20 @@ def parse_samples(text: str) -> slice:
 
 
 @dataclass(frozen=True)
-class _Sampled:
+class Sampled:
+    """A random share of a trace's samples.
+
+    Attributes:
+        trace: the trace, or a part of a file.
+        share: of samples that are chosen.
+        seed: the user's, and the number of the file.
+        begin: number in its file of the trace's first sample.
+    """
+
     trace: Trace
     share: float
     seed: tuple[int, int]
+    begin: int = 0
 
     @property
     def name(self) -> str:
@@ -104,7 +114,7 @@ class _Sampled:
         return rebatch(self._chunks(), batch_size)
 
     def _chunks(self) -> Iterator[Batch]:
-        begin = 0
+        begin = self.begin
         for batch in self.trace.batches():
             kept = sampled(begin, batch.samples, self.share, self.seed)
             begin += batch.samples
@@ -125,14 +135,30 @@ def sample(trace: Trace, share: float, seed: int = 0) -> Trace:
         raise InputError(f"sample: found {share}; accepted: a share above 0 and at most 1, such as 0.01")
     if share == 1:
         return trace
-    chosen = tuple(_Sampled(part, share, (seed, number)) for number, part in enumerate(parts(trace)))
+    chosen = tuple(Sampled(part, share, (seed, number)) for number, part in enumerate(parts(trace)))
     return chosen[0] if len(chosen) == 1 else Concatenated(chosen)
+
+
+def is_slice(trace: Trace) -> bool:
+    """Whether `trace` has the samples of another that `take` counts from its start."""
+    return isinstance(trace, _Taken) or (isinstance(trace, Sampled | _Selected) and is_slice(trace.trace))
+
+
+def inside(trace: Trace) -> tuple[Trace, Callable[[int], int]] | None:
+    """Return the trace that `trace` is a part of, and how many samples the part has of so many; else None."""
+    if isinstance(trace, _Taken):
+        return trace.trace, lambda samples: len(range(samples)[trace.samples])
+    if isinstance(trace, Sampled):
+        return trace.trace, lambda samples: round(trace.share * samples)
+    if isinstance(trace, _Selected):
+        return trace.trace, lambda samples: samples
+    return None
 
 
 def sampled_share(trace: Trace) -> float:
     """Return which share of the samples of its source a trace has, as far as `sample` chose them; otherwise 1."""
     first = parts(trace)[0]
-    if isinstance(first, _Sampled):
+    if isinstance(first, Sampled):
         return first.share * sampled_share(first.trace)
     return sampled_share(first.trace) if isinstance(first, _Taken | _Selected) else 1.0
 
@@ -170,7 +196,7 @@ def declared_tables(trace: Trace) -> TableSet | None:
     """Return the tables that a synthetic trace's recipe declares, of the features that are left; else None."""
     if isinstance(trace, SyntheticTrace):
         return trace.tables
-    if isinstance(trace, _Taken | _Sampled):
+    if isinstance(trace, _Taken | Sampled):
         return declared_tables(trace.trace)
     if isinstance(trace, _Selected):
         tables = declared_tables(trace.trace)

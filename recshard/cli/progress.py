@@ -1,0 +1,81 @@
+"""How far the reading of a trace has got: a bar on a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from recshard.cli.output import note
+
+if TYPE_CHECKING:
+    from recshard.trace.base import Trace
+
+_EVERY_SECONDS = 5.0
+
+
+@contextmanager
+def reading(what: str, trace: Trace) -> Iterator[Callable[[int, int], None]]:
+    """Yield a callback that takes the samples and lookups of each batch and shows rows, rate and time left."""
+    from recshard.trace.extent import expected_samples
+
+    total = expected_samples(trace)
+    if sys.stderr.isatty():
+        with _bar(what, total) as advance:
+            yield advance
+    else:
+        yield _lines(what, total)
+
+
+@contextmanager
+def _bar(what: str, total: int | None) -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.completed:,.0f} rows, {task.fields[rate]}, left"),
+        TimeRemainingColumn(),
+    )
+    begin = time.perf_counter()
+    lookups_done = 0
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total, rate="– rows/s")
+
+        def advance(samples: int, lookups: int) -> None:
+            nonlocal lookups_done
+            lookups_done += lookups
+            seconds = time.perf_counter() - begin
+            done = progress.tasks[0].completed + samples
+            progress.update(task, advance=samples, rate=_rate(done, lookups_done, seconds))
+
+        yield advance
+
+
+def _lines(what: str, total: int | None) -> Callable[[int, int], None]:
+    begin = said = time.perf_counter()
+    done = lookups_done = 0
+
+    def advance(samples: int, lookups: int) -> None:
+        nonlocal said, done, lookups_done
+        done, lookups_done = done + samples, lookups_done + lookups
+        now = time.perf_counter()
+        if now - said < _EVERY_SECONDS:
+            return
+        said = now
+        seconds = now - begin
+        left = ""
+        if total:
+            share = min(1.0, done / total)
+            left = f", {share:.0%}, about {seconds * (1 - share) / share:,.0f} s left"
+        note(f"{what}: {done:,} rows, {_rate(done, lookups_done, seconds)}{left}")
+
+    return advance
+
+
+def _rate(rows: float, lookups: int, seconds: float) -> str:
+    return f"{rows / seconds:,.0f} rows/s, {lookups / seconds / 1e6:.1f} million lookups/s"
