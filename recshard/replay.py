@@ -14,6 +14,7 @@ from recshard.errors import InputError, nearest
 from recshard.placement import imbalance
 from recshard.plan.plan import Plan
 from recshard.problem import FloatArray, IntArray
+from recshard.profile.profile import Profile
 from recshard.remap import remap_table
 from recshard.trace.base import Trace
 from recshard.trace.hashing import to_rows
@@ -117,6 +118,33 @@ def replay_plan(plan: Plan, trace: Trace, *, progress: Progress | None = None) -
     if samples == 0:
         raise InputError(f"{trace.name}: the trace is empty; a replay needs at least one sample")
     return Replay(plan, trace.name, samples, accesses)
+
+
+def replay_profile(plan: Plan, profile: Profile) -> Replay:
+    """Count, for every lookup that a profile counted, the tier that serves it under `plan`: a replay of its trace.
+
+    Args:
+        plan: of the same tables as the profile.
+
+    Raises:
+        InputError: tables that differ.
+    """
+    if [(t.name, t.rows, t.ids) for t in plan.tables.tables] != [
+        (t.name, t.rows, t.ids) for t in profile.tables.tables
+    ]:
+        raise InputError(
+            f"{', '.join(profile.source)}: the profile's tables are not those of the plan; profile with the "
+            "tables that the plan was made for (--tables)"
+        )
+    accesses = np.zeros((len(plan.tables), len(plan.tier_names)), dtype=np.int64)
+    for j in range(len(plan.tables)):
+        home = _tiers(plan, j)
+        for rows, counts in profile.hot_chunks(j):
+            if isinstance(home, int):
+                accesses[j, home] += counts.sum()
+            else:
+                np.add.at(accesses[j], home[rows], counts)
+    return Replay(plan, ", ".join(profile.source), profile.samples, accesses)
 
 
 def _tiers(plan: Plan, table: int) -> int | NDArray[np.int8]:

@@ -11,7 +11,9 @@ from recshard.cli import (
     check,
     compare,
     demo,
+    drift,
     export,
+    hash,
     measure,
     plan,
     profile,
@@ -31,7 +33,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (demo, synth, profile, plan, check, replay, compare, report, export, topology, measure, train):
+for module in (
+    *(demo, synth, profile, hash, drift, plan, check, replay, compare, report, export, topology, measure, train),
+):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 
 
