@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from recshard.export import export_plan
     from recshard.plan import Plan, compare_strategies, load_plan, make_plan, save_plan
     from recshard.problem import Workload
-    from recshard.profile import Profile, load_profile, save_profile
+    from recshard.profile import Profile, Profiler, load_profile, save_profile
     from recshard.profile.build import profile_trace
+    from recshard.profile.drift import drift
+    from recshard.profile.hash_size import hash_sizes
     from recshard.replay import Replay, replay_plan
     from recshard.report.console import report_plan
     from recshard.strategy.run import StrategyOptions
     from recshard.tables import EmbeddingTable, TableSet, load_tables
     from recshard.topology import Topology, load_topology
-    from recshard.trace import open_trace, take
+    from recshard.trace import from_batches, open_trace, sample, take
 
 # Where each name lives. Rooms load when they are asked for: torch, pandas and numba take seconds.
 _HOMES = {
@@ -27,14 +29,16 @@ _HOMES = {
     "recshard.export": ("export_plan",),
     "recshard.plan": ("Plan", "compare_strategies", "load_plan", "make_plan", "save_plan"),
     "recshard.problem": ("Workload",),
-    "recshard.profile": ("Profile", "load_profile", "save_profile"),
+    "recshard.profile": ("Profile", "Profiler", "load_profile", "save_profile"),
     "recshard.profile.build": ("profile_trace",),
+    "recshard.profile.drift": ("drift",),
+    "recshard.profile.hash_size": ("hash_sizes",),
     "recshard.replay": ("Replay", "replay_plan"),
     "recshard.report.console": ("report_plan",),
     "recshard.strategy.run": ("StrategyOptions",),
     "recshard.tables": ("EmbeddingTable", "TableSet", "load_tables"),
     "recshard.topology": ("Topology", "load_topology"),
-    "recshard.trace": ("open_trace", "take"),
+    "recshard.trace": ("from_batches", "open_trace", "sample", "take"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)
