@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import importlib
 
-import numpy as np
-
 from recshard.errors import InputError
 from recshard.profile.build import count
-from recshard.profile.counted import Counted, InMemory
-from recshard.profile.partial import Partial, add_up
+from recshard.profile.partial import Partial, add_up, loaded
 from recshard.profile.profile import Profile
 from recshard.profile.profiler import Profiler
 from recshard.profile.spill import SpillFolder
@@ -86,16 +83,5 @@ def merge_parts(left: Partial, right: Partial) -> Partial:
 
 
 def _in_memory(partial: Partial) -> Partial:
-    counts = tuple((_loaded(add_up(parts, SpillFolder)),) for parts in partial.counts)
+    counts = tuple((loaded(add_up(parts, SpillFolder)),) for parts in partial.counts)
     return Partial(partial.samples, partial.features, partial.tables, counts)
-
-
-def _loaded(counted: Counted) -> InMemory:
-    if isinstance(counted, InMemory):
-        return counted
-    chunks = list(counted.chunks())
-    empty = np.zeros(0, dtype=np.int64)
-    return InMemory(
-        np.concatenate([keys for keys, _ in chunks] or [empty]),
-        np.concatenate([counts for _, counts in chunks] or [empty]),
-    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from recshard.profile.kernels import add_to_rows
+from recshard.profile.kernels import CountArray, add_to_rows, count_seen, take_seen, tally
 from recshard.profile.spill import BATCH, Pairs, Run, SpillFolder, merge
 from recshard.trace.base import IntArray
 
@@ -33,7 +34,29 @@ class InMemory:
             yield self.keys[begin : begin + step], self.counts[begin : begin + step]
 
 
-Counted = InMemory | Run
+@dataclass(frozen=True)
+class Dense:
+    """A counter for every row, shape (rows,); 0 where a row was not seen."""
+
+    counters: CountArray
+
+    @cached_property
+    def pairs(self) -> int:
+        """How many rows were seen."""
+        return int(count_seen(self.counters))
+
+    def chunks(self) -> Iterator[Pairs]:
+        """Yield rows and counts in pieces."""
+        begin = 0
+        while begin < len(self.counters):
+            rows = np.empty(32 * BATCH, dtype=np.int64)
+            counts = np.empty(32 * BATCH, dtype=np.int64)
+            begin, found = take_seen(self.counters, begin, rows, counts)
+            if found:
+                yield rows[:found], counts[:found]
+
+
+Counted = InMemory | Dense | Run
 
 
 @dataclass(frozen=True)
@@ -55,8 +78,18 @@ def last_key(counted: Counted) -> int:
     """Return the largest ID, or −1 where there is none."""
     if isinstance(counted, InMemory):
         return int(counted.keys[-1]) if len(counted.keys) else -1
+    if isinstance(counted, Dense):
+        return _last_seen(counted.counters)
     last = Run(counted.path, max(counted.first, counted.last - 1), counted.last, 0)
     return max((int(keys[-1]) for keys, _ in last.chunks()), default=-1)
+
+
+def _last_seen(counters: CountArray) -> int:
+    for begin in range(max(0, len(counters) - BATCH), -BATCH, -BATCH):
+        seen = np.flatnonzero(counters[max(0, begin) : begin + BATCH])
+        if len(seen):
+            return max(0, begin) + int(seen[-1])
+    return -1
 
 
 def hashed(
@@ -147,6 +180,11 @@ def count_of_counts(counted: Counted) -> Pairs:
     """Return the distinct counts, falling, and how many rows have each, both of shape (c,)."""
     small = np.zeros(_SMALL, dtype=np.int64)
     large: list[IntArray] = []
+    if isinstance(counted, Dense):
+        if tally(counted.counters, small):
+            large.append(counted.counters[counted.counters >= _SMALL].astype(np.int64))
+        small[0] = 0
+        return _classes(small, large)
     for _, counts in counted.chunks():
         rare = counts >= _SMALL
         if rare.any():
@@ -154,6 +192,11 @@ def count_of_counts(counted: Counted) -> Pairs:
             counts = counts[~rare]
         part = np.bincount(counts)
         small[: len(part)] += part
+    return _classes(small, large)
+
+
+def _classes(small: IntArray, large: list[IntArray]) -> Pairs:
+    """Return counts, falling, and how many rows have each, from a histogram of the small and all others."""
     seen = np.flatnonzero(small)
     high, rows = np.unique(np.concatenate(large), return_counts=True) if large else (seen[:0], seen[:0])
     return np.concatenate([seen, high])[::-1], np.concatenate([small[seen], rows])[::-1]

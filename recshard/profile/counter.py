@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from recshard.profile.counted import Dense, InMemory
 from recshard.profile.kernels import EMPTY, CountArray, compact, count_dense, count_sparse, rehash, scatter
 from recshard.profile.spill import BATCH, Pairs, Run
 from recshard.trace.base import IntArray
@@ -20,7 +21,7 @@ from recshard.trace.base import IntArray
 _FIRST_SLOTS = 1 << 10
 _SLOT_BYTES = 16
 _DENSE_BYTES = 4
-# A dense counter is found without hashing or probing, so a declared table may take this much more memory for it.
+# A dense counter is found without hashing or probing, which is worth so much more memory.
 _DENSE_FAVOUR = 4
 _MOST_COUNT = int(np.iinfo(np.uint32).max)
 
@@ -129,24 +130,26 @@ class Counter:
         """Take into account lookups that other lanes counted."""
         self._counted += lookups
 
-    def pairs(self) -> Pairs:
-        """Return the distinct IDs in memory, rising, and their counts, both of shape (distinct,)."""
+    def result(self, *, last: bool) -> InMemory | Dense:
+        """Return what is counted in memory.
+
+        Args:
+            last: whether the counters themselves may be handed out, since nothing more will be counted.
+        """
         if self._lanes:
-            chunks = list(self._dense_chunks())
-            empty = np.zeros(0, dtype=np.int64)
-            return (
-                np.concatenate([ids for ids, _ in chunks] or [empty]),
-                np.concatenate([counts for _, counts in chunks] or [empty]),
-            )
+            total = self._lanes[0] if last else self._lanes[0].copy()
+            for lane in self._lanes[1:]:
+                total += lane
+            return Dense(total)
         used = self._table[:, 0] != EMPTY
         ids, counts = self._table[used, 0], self._table[used, 1]
         order = np.argsort(ids)
-        return ids[order], counts[order]
+        return InMemory(ids[order], counts[order])
 
     @property
-    def most_pairs(self) -> int:
-        """At most how many distinct IDs are in memory."""
-        return min(self._counted, len(self._lanes[0])) if self._lanes else self._used
+    def result_bytes(self) -> int:
+        """Bytes of what `result` returns."""
+        return self._lanes[0].nbytes if self._lanes else _SLOT_BYTES * self._used
 
     def empty(self) -> Iterator[Pairs]:
         """Yield what is counted in memory, IDs rising, then count anew; sorting is part of a counter's charge."""
@@ -191,15 +194,12 @@ class Counter:
         """Take twice the slots, or dense counters where these are no larger; whether the allowance lets it."""
         slots = 2 * len(self._table)
         size = self.rows if self.rows is not None else _room_for(self._top)
-        favour = _DENSE_FAVOUR if self.rows is not None else 1
-        if size > self._top and size * _DENSE_BYTES <= favour * slots * _SLOT_BYTES:
-            if self._take(size * _DENSE_BYTES):
-                counts = np.zeros(size, dtype=np.uint32)
-                scatter(self._table, counts)
-                self._lanes, self._table = [counts], np.zeros((0, 2), dtype=np.int64)
-                return True
-            if self.rows is None:
-                return False
+        small = size * _DENSE_BYTES <= _DENSE_FAVOUR * slots * _SLOT_BYTES
+        if size > self._top and small and self._take(size * _DENSE_BYTES):
+            counts = np.zeros(size, dtype=np.uint32)
+            scatter(self._table, counts)
+            self._lanes, self._table = [counts], np.zeros((0, 2), dtype=np.int64)
+            return True
         if not self._take(_sparse_charge(slots)):
             return False
         table = _empty_table(slots)
@@ -221,7 +221,9 @@ class Counter:
                 self._lanes[k] = np.zeros(size, dtype=np.uint32)
                 self._lanes[k][: len(old)] = old
             return True
-        ids, counts = self.pairs()
+        chunks = list(self._dense_chunks())
+        ids = np.concatenate([ids for ids, _ in chunks])
+        counts = np.concatenate([counts for _, counts in chunks])
         slots = _FIRST_SLOTS
         while 2 * slots // 3 <= len(ids):
             slots *= 2
@@ -234,14 +236,10 @@ class Counter:
         return True
 
     def _dense_chunks(self) -> Iterator[Pairs]:
-        step = 1 << 20
-        for begin in range(0, len(self._lanes[0]), step):
-            total = self._lanes[0][begin : begin + step].astype(np.int64)
-            for lane in self._lanes[1:]:
-                total += lane[begin : begin + step]
-            rows = np.flatnonzero(total)
-            if len(rows):
-                yield begin + rows, total[rows]
+        for lane in self._lanes[1:]:
+            self._lanes[0] += lane
+            lane[:] = 0
+        yield from Dense(self._lanes[0]).chunks()
 
 
 def _sparse_charge(slots: int) -> int:

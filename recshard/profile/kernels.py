@@ -122,6 +122,55 @@ def compact(table: IntArray) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
+def count_seen(counts: CountArray) -> int:
+    """Return how many counters are not 0."""
+    seen = 0
+    for i in range(len(counts)):
+        seen += counts[i] != 0
+    return seen
+
+
+@numba.njit(cache=True, nogil=True)
+def take_seen(counts: CountArray, begin: int, rows: IntArray, taken: IntArray) -> tuple[int, int]:
+    """Write the rows from `begin` on whose counters are not 0, and those counters, until `rows` is full.
+
+    Returns:
+        Where it stopped, and how many there are.
+    """
+    found = 0
+    for i in range(begin, len(counts)):
+        if counts[i]:
+            if found == len(rows):
+                return i, found
+            rows[found] = i
+            taken[found] = counts[i]
+            found += 1
+    return len(counts), found
+
+
+@numba.njit(cache=True, nogil=True)
+def tally(counts: CountArray, small: IntArray) -> int:
+    """Count the counters that have a place in `small`; return how many have none."""
+    # Most counters of a large table are 0, 1 or 2: few lines of `small` are touched.
+    large = 0
+    for i in range(len(counts)):
+        if counts[i] < len(small):
+            small[counts[i]] += 1
+        else:
+            large += 1
+    return large
+
+
+@numba.njit(cache=True, nogil=True)
+def all_equal(values: IntArray) -> bool:
+    """Return whether all values are the same; true where there is none."""
+    differ = np.int64(0)
+    for i in range(1, len(values)):
+        differ |= values[i] ^ values[0]
+    return bool(differ == 0)
+
+
+@numba.njit(cache=True, nogil=True)
 def count_lengths(lengths: IntArray, histogram: IntArray) -> int:
     """Count the lengths that have a place in `histogram`; return how many have none."""
     outside = 0

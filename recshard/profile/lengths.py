@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from recshard.profile.kernels import count_lengths
+from recshard.profile.kernels import all_equal, count_lengths
 from recshard.trace.base import IntArray
 
 _DENSE = 1 << 12
@@ -89,7 +89,9 @@ class LengthCounter:
 
     def add(self, lengths: IntArray) -> None:
         """Count samples that have `lengths` IDs, shape (samples,)."""
-        if count_lengths(lengths, self._small):
+        if len(lengths) and all_equal(lengths) and lengths[0] < _DENSE:
+            self._small[lengths[0]] += len(lengths)  # of a column with one ID a row, say
+        elif count_lengths(lengths, self._small):
             self._large.update(lengths[lengths >= _DENSE].tolist())
 
     def result(self) -> Lengths:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recshard.profile.counted import Counted, InMemory
+import numpy as np
+
+from recshard.profile.counted import Counted, Dense, InMemory
 from recshard.profile.kernels import merge_pairs
 from recshard.profile.lengths import Lengths
-from recshard.profile.spill import SpillFolder, merge_groups
+from recshard.profile.spill import Run, SpillFolder, merge_groups
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,30 @@ class Partial:
 
 def add_up(parts: tuple[Counted, ...], folder: Callable[[], SpillFolder]) -> Counted:
     """Return the parts of one table's counts as one, every ID once: in memory if all parts are, else on disk."""
-    in_memory = [part for part in parts if isinstance(part, InMemory)]
+    if len(parts) == 1:
+        return parts[0]
+    in_memory = [_pairs(part) for part in parts if not isinstance(part, Run)]
     if len(in_memory) == len(parts):
         while len(in_memory) > 1:
             pairs = [in_memory[k : k + 2] for k in range(0, len(in_memory), 2)]
             in_memory = [pair[0] if len(pair) == 1 else _sum(*pair) for pair in pairs]
         return in_memory[0]
-    if len(parts) == 1:
-        return parts[0]
-    runs = [folder().write(part.chunks()) if isinstance(part, InMemory) else part for part in parts]
+    runs = [part if isinstance(part, Run) else folder().write(part.chunks()) for part in parts]
     return folder().write(merge_groups(runs, folder()))
+
+
+def _pairs(counted: InMemory | Dense) -> InMemory:
+    return counted if isinstance(counted, InMemory) else loaded(counted)
+
+
+def loaded(counted: Counted) -> InMemory:
+    """Return counts as IDs and counts in memory."""
+    chunks = list(counted.chunks())
+    empty = np.zeros(0, dtype=np.int64)
+    return InMemory(
+        np.concatenate([keys for keys, _ in chunks] or [empty]),
+        np.concatenate([counts for _, counts in chunks] or [empty]),
+    )
 
 
 def _sum(left: InMemory, right: InMemory) -> InMemory:

@@ -11,7 +11,7 @@ import numpy as np
 
 from recshard.errors import InputError
 from recshard.profile.assemble import assemble
-from recshard.profile.counted import Counted, InMemory
+from recshard.profile.counted import Counted
 from recshard.profile.counter import Allowance, Counter
 from recshard.profile.infer import tables_for
 from recshard.profile.lengths import LengthCounter
@@ -258,12 +258,15 @@ class Profiler:
     def _partial(self, *, last: bool) -> Partial:
         counts = []
         for counter in self._counters:
-            size = 16 * counter.most_pairs
+            size = counter.result_bytes
+            taken = counter.bytes if last and counter.is_dense else 0  # dense counters are handed out themselves
             parts: tuple[Counted, ...]
-            if not counter.runs and self._allowance.exchange(0, size):
-                parts = (InMemory(*counter.pairs()),)
+            if not counter.runs and self._allowance.exchange(taken, size):
+                parts = (counter.result(last=last),)
                 if not last:
                     self._allowance.exchange(size, 0)  # of the profile, whose memory is its owner's concern
+                elif taken:
+                    self._allowance.force(taken)  # which are released next
             else:
                 self._to_disk(counter)
                 parts = tuple(counter.runs)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recshard.errors import InputError
 from recshard.profile import load_profile, profiler, save_profile, spill
 from recshard.profile.build import profile_trace
-from recshard.profile.counted import InMemory, count_of_counts, hashed, hottest_first
+from recshard.profile.counted import Dense, InMemory, count_of_counts, hashed, hottest_first, last_key
 from recshard.profile.counter import Allowance, Counter
 from recshard.profile.lengths import LengthCounter, Lengths
 from recshard.profile.profiler import Profiler
@@ -73,8 +73,10 @@ def test_a_small_range_of_ids_is_counted_densely_and_a_wide_one_is_not() -> None
     # An ID far beyond the range makes dense counters sparse again, and nothing is lost.
     narrow.add(np.array([2**61, 3]))
     assert not narrow.is_dense
-    assert sum(narrow.pairs()[1]) == 10_002
-    assert narrow.pairs()[0][-1] == 2**61
+    found = narrow.result(last=False)
+    assert isinstance(found, InMemory)
+    assert found.counts.sum() == 10_002
+    assert found.keys[-1] == 2**61
 
 
 def test_a_declared_table_stops_at_an_id_outside() -> None:
@@ -91,9 +93,10 @@ def test_lanes_count_apart_and_are_added_up() -> None:
     assert counter.add_lane()
     counter.add(second, lane=1)
     expected = np.unique(np.concatenate([first, second]), return_counts=True)
-    ids, counts = counter.pairs()
-    assert (ids == expected[0]).all()
-    assert (counts == expected[1]).all()
+    for last in (False, True):
+        chunks = list(counter.result(last=last).chunks())
+        assert np.concatenate([rows for rows, _ in chunks]).tolist() == expected[0].tolist()
+        assert np.concatenate([counts for _, counts in chunks]).tolist() == expected[1].tolist()
 
 
 @settings(max_examples=100, deadline=None)
@@ -159,6 +162,12 @@ def test_rows_come_hottest_first_however_few_may_be_held(counts: list[int], pair
     rows = np.arange(len(counts)) * 3
     counted = InMemory(rows, np.array(counts))
     classes = count_of_counts(counted)
+    counters = np.zeros(3 * len(counts), dtype=np.uint32)
+    counters[rows] = counts
+    dense = Dense(counters)
+    assert [c.tolist() for c in count_of_counts(dense)] == [c.tolist() for c in classes]
+    assert last_key(dense) == last_key(counted) == rows[-1]
+    assert dense.pairs == len(counts)
     assert dict(zip(*(c.tolist() for c in classes), strict=True)) == PlainCounter(counts)
     chunks = list(hottest_first(counted, *classes, pairs))
     found = [(r, c) for chunk in chunks for r, c in zip(*(a.tolist() for a in chunk), strict=True)]
