@@ -9,11 +9,14 @@ from recshard.profile.partial import Partial
 from recshard.profile.profile import Profile
 from recshard.profile.profiler import Profiler
 from recshard.tables import TableSet
-from recshard.trace.base import Trace
+from recshard.trace.ahead import ahead
+from recshard.trace.base import DEFAULT_BATCH, Trace
 from recshard.trace.concatenated import parts
 from recshard.trace.selection import declared_tables, sampled_share
 
 Progress = Callable[[int, int], None]
+
+_BATCH_MEMORY = 1 << 31  # bytes of memory that go with batches of the usual size
 
 
 def profile_trace(
@@ -57,8 +60,13 @@ def profile_trace(
 
 
 def count(profiler: Profiler, trace: Trace, progress: Progress | None = None) -> None:
-    """Count all of a trace."""
-    for batch in trace.batches():
+    """Count all of a trace; the next batch is read while one is counted."""
+    for batch in ahead(trace.batches(_batch_size(profiler.memory))):
         profiler.update(batch)
         if progress is not None:
             progress(batch.samples, sum(len(bag.values) for bag in batch.bags.values()))
+
+
+def _batch_size(memory: int) -> int:
+    """Return samples per batch: fewer where little memory is allowed."""
+    return max(1024, min(DEFAULT_BATCH, DEFAULT_BATCH * memory // _BATCH_MEMORY))

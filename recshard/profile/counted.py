@@ -15,23 +15,40 @@ from recshard.trace.base import IntArray
 _SMALL = 1 << 16  # counts below are tallied by index
 
 
-@dataclass(frozen=True)
 class InMemory:
-    """Distinct IDs, rising, and their counts, both of shape (distinct,)."""
+    """Distinct IDs and their counts. They are sorted when that is first needed: statistics do not ask for it.
 
-    keys: IntArray
-    counts: IntArray
+    Args:
+        keys: distinct IDs in any order, shape (distinct,).
+        counts: of each, shape (distinct,).
+    """
 
-    @property
-    def pairs(self) -> int:
-        """How many IDs there are."""
-        return len(self.keys)
+    def __init__(self, keys: IntArray, counts: IntArray) -> None:
+        self.pairs = len(keys)
+        self._keys, self._counts = keys, counts
+        self._is_sorted = False
+
+    def ordered(self) -> Pairs:
+        """Return IDs, rising, and their counts."""
+        if not self._is_sorted:
+            order = np.argsort(self._keys)
+            self._keys, self._counts = self._keys[order], self._counts[order]
+            self._is_sorted = True
+        return self._keys, self._counts
 
     def chunks(self) -> Iterator[Pairs]:
-        """Yield IDs and counts in pieces."""
-        step = 32 * BATCH
-        for begin in range(0, len(self.keys), step):
-            yield self.keys[begin : begin + step], self.counts[begin : begin + step]
+        """Yield IDs, rising, and counts in pieces."""
+        return _pieces(*self.ordered())
+
+    def pieces(self) -> Iterator[Pairs]:
+        """Yield IDs and counts in pieces, in whatever order they are."""
+        return _pieces(self._keys, self._counts)
+
+
+def _pieces(keys: IntArray, counts: IntArray) -> Iterator[Pairs]:
+    step = 32 * BATCH
+    for begin in range(0, len(keys), step):
+        yield keys[begin : begin + step], counts[begin : begin + step]
 
 
 @dataclass(frozen=True)
@@ -77,7 +94,7 @@ class Collisions:
 def last_key(counted: Counted) -> int:
     """Return the largest ID, or −1 where there is none."""
     if isinstance(counted, InMemory):
-        return int(counted.keys[-1]) if len(counted.keys) else -1
+        return max((int(keys.max()) for keys, _ in counted.pieces()), default=-1)
     if isinstance(counted, Dense):
         return _last_seen(counted.counters)
     last = Run(counted.path, max(counted.first, counted.last - 1), counted.last, 0)
@@ -137,7 +154,7 @@ def _hashed_in_memory(
 ) -> Collisions:
     total = np.zeros(rows, dtype=np.int64)
     owners = np.zeros(rows, dtype=np.uint8)
-    for keys, counts in ids.chunks():
+    for keys, counts in ids.pieces() if isinstance(ids, InMemory) else ids.chunks():
         add_to_rows(row_of(keys), counts, total, owners)
     reached = int(np.count_nonzero(owners))
     shared = owners > 1
@@ -185,7 +202,7 @@ def count_of_counts(counted: Counted) -> Pairs:
             large.append(counted.counters[counted.counters >= _SMALL].astype(np.int64))
         small[0] = 0
         return _classes(small, large)
-    for _, counts in counted.chunks():
+    for _, counts in counted.pieces() if isinstance(counted, InMemory) else counted.chunks():
         rare = counts >= _SMALL
         if rare.any():
             large.append(counts[rare])

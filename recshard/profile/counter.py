@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from recshard.profile.counted import Dense, InMemory
-from recshard.profile.kernels import EMPTY, CountArray, compact, count_dense, count_sparse, rehash, scatter
+from recshard.profile.kernels import CountArray, compact, count_dense, count_sparse, rehash, scatter, unpack
 from recshard.profile.spill import BATCH, Pairs, Run
 from recshard.trace.base import IntArray
 
@@ -23,6 +23,7 @@ _SLOT_BYTES = 16
 _DENSE_BYTES = 4
 # A dense counter is found without hashing or probing, which is worth so much more memory.
 _DENSE_FAVOUR = 4
+_DECLARED_FAVOUR = 4  # more so where the number of rows is known and not only guessed
 _MOST_COUNT = int(np.iinfo(np.uint32).max)
 
 
@@ -141,10 +142,9 @@ class Counter:
             for lane in self._lanes[1:]:
                 total += lane
             return Dense(total)
-        used = self._table[:, 0] != EMPTY
-        ids, counts = self._table[used, 0], self._table[used, 1]
-        order = np.argsort(ids)
-        return InMemory(ids[order], counts[order])
+        ids, counts = np.empty((2, self._used), dtype=np.int64)
+        unpack(self._table, ids, counts)
+        return InMemory(ids, counts)
 
     @property
     def result_bytes(self) -> int:
@@ -194,7 +194,8 @@ class Counter:
         """Take twice the slots, or dense counters where these are no larger; whether the allowance lets it."""
         slots = 2 * len(self._table)
         size = self.rows if self.rows is not None else _room_for(self._top)
-        small = size * _DENSE_BYTES <= _DENSE_FAVOUR * slots * _SLOT_BYTES
+        favour = _DENSE_FAVOUR if self.rows is None else _DECLARED_FAVOUR
+        small = size * _DENSE_BYTES <= favour * slots * _SLOT_BYTES
         if size > self._top and small and self._take(size * _DENSE_BYTES):
             counts = np.zeros(size, dtype=np.uint32)
             scatter(self._table, counts)
@@ -248,9 +249,7 @@ def _sparse_charge(slots: int) -> int:
 
 
 def _empty_table(slots: int) -> IntArray:
-    table = np.zeros((slots, 2), dtype=np.int64)
-    table[:, 0] = EMPTY
-    return table
+    return np.zeros((slots, 2), dtype=np.int64)
 
 
 def _room_for(top: int) -> int:

@@ -1,7 +1,8 @@
 """Counting kernels over flat arrays; all release the interpreter's lock, so that tables are counted in parallel.
 
-A sparse table is an open-addressing hash table: one line of two numbers a slot, the ID and its count, at most two
-thirds full. A lookup touches one random line of a sparse table and one random counter of a dense one.
+A sparse table is an open-addressing hash table: two numbers a slot, the ID and its count, which is 0 where the
+slot is empty, so that memory fresh from the system is an empty table; at most two thirds are full. A lookup
+touches one random line of a sparse table and one random counter of a dense one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from recshard.trace.base import IntArray
 
 CountArray = NDArray[np.uint32]
 
-EMPTY = -1  # raw IDs are never negative
 _AHEAD = 128  # lookups between asking for a line and touching it
 _IN_CACHE = 1 << 21  # bytes of counters that stay in a processor's own caches
 
@@ -57,7 +57,7 @@ def _slot(key: int, table: IntArray) -> np.int64:
     """Return the slot that holds `key`, or the empty one for it (linear probing)."""
     mask = len(table) - 1
     slot = _home(key, mask)
-    while table[slot, 0] != key and table[slot, 0] != EMPTY:
+    while table[slot, 1] != 0 and table[slot, 0] != key:
         slot = np.int64((slot + 1) & mask)
     return slot
 
@@ -77,7 +77,7 @@ def count_sparse(ids: IntArray, begin: int, table: IntArray, used: int, top: int
         if ahead and i + ahead < len(ids):
             prefetch(flat, 2 * _home(ids[i + ahead], mask))
         slot = _slot(ids[i], table)
-        if table[slot, 0] == EMPTY:
+        if table[slot, 1] == 0:
             if used >= limit:
                 return i, used, top
             table[slot, 0] = ids[i]
@@ -95,7 +95,7 @@ def rehash(old: IntArray, table: IntArray) -> None:
     for i in range(len(old)):
         if i + _AHEAD < len(old):
             prefetch(flat, 2 * _home(old[i + _AHEAD, 0], mask))
-        if old[i, 0] != EMPTY:
+        if old[i, 1] != 0:
             slot = _slot(old[i, 0], table)
             table[slot, 0] = old[i, 0]
             table[slot, 1] = old[i, 1]
@@ -105,8 +105,19 @@ def rehash(old: IntArray, table: IntArray) -> None:
 def scatter(table: IntArray, counts: CountArray) -> None:
     """Add what a sparse table holds to dense counters."""
     for i in range(len(table)):
-        if table[i, 0] != EMPTY:
+        if table[i, 1] != 0:
             counts[table[i, 0]] += np.uint32(table[i, 1])
+
+
+@numba.njit(cache=True, nogil=True)
+def unpack(table: IntArray, keys: IntArray, counts: IntArray) -> None:
+    """Write what a sparse table holds into two arrays of that length, in no order."""
+    used = 0
+    for i in range(len(table)):
+        if table[i, 1] != 0:
+            keys[used] = table[i, 0]
+            counts[used] = table[i, 1]
+            used += 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -114,7 +125,7 @@ def compact(table: IntArray) -> int:
     """Move the used slots of a sparse table to its front, in place; return how many there are."""
     used = 0
     for i in range(len(table)):
-        if table[i, 0] != EMPTY:
+        if table[i, 1] != 0:
             table[used, 0] = table[i, 0]
             table[used, 1] = table[i, 1]
             used += 1

@@ -69,4 +69,4 @@ def loaded(counted: Counted) -> InMemory:
 
 
 def _sum(left: InMemory, right: InMemory) -> InMemory:
-    return InMemory(*merge_pairs(left.keys, left.counts, right.keys, right.counts))
+    return InMemory(*merge_pairs(*left.ordered(), *right.ordered()))

@@ -212,23 +212,29 @@ class Profiler:
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="recshard-count")
-        # What belongs to one copy of a table's counters is counted by one thread, one job after the other.
-        lots: dict[tuple[int, int], list[IntArray]] = {}
-        for j, part, lane in jobs:
-            lots.setdefault((j, lane), []).append(part)
-        order = sorted(lots, key=lambda lot: -sum(map(len, lots[lot])))
-        futures = {lot: self._pool.submit(self._count_lot, *lot, lots[lot]) for lot in order}
-        for (j, lane), future in futures.items():
-            counted = sum(future.result())
-            if lane:
-                self._counters[j].note_counted(counted)
-        for (j, lane), future in futures.items():
-            for ids, end in zip(lots[j, lane], future.result(), strict=True):
+        # What belongs to one copy of a table's counters is counted by one thread. Threads are given all their work
+        # at once, about as many lookups each, the largest first: handing it out piece by piece costs more.
+        sizes: dict[tuple[int, int], int] = {}
+        for j, ids, lane in jobs:
+            sizes[j, lane] = sizes.get((j, lane), 0) + len(ids)
+        loads = [0] * self._threads
+        thread: dict[tuple[int, int], int] = {}
+        for copy in sorted(sizes, key=lambda copy: -sizes[copy]):
+            thread[copy] = loads.index(min(loads))
+            loads[thread[copy]] += sizes[copy]
+        lots = [[job for job in jobs if thread[job[0], job[2]] == k] for k in range(self._threads)]
+        ends = list(self._pool.map(self._count_lot, lots))
+        for lot, stopped in zip(lots, ends, strict=True):
+            for (j, _, lane), end in zip(lot, stopped, strict=True):
+                if lane:
+                    self._counters[j].note_counted(end)
+        for lot, stopped in zip(lots, ends, strict=True):
+            for (j, ids, _), end in zip(lot, stopped, strict=True):
                 if end < len(ids):
                     yield j, ids, end
 
-    def _count_lot(self, j: int, lane: int, lot: list[IntArray]) -> list[int]:
-        return [self._counters[j].add(ids, lane=lane) for ids in lot]
+    def _count_lot(self, lot: list[tuple[int, IntArray, int]]) -> list[int]:
+        return [self._counters[j].add(ids, lane=lane) for j, ids, lane in lot]
 
     def _count_rest(self, j: int, ids: IntArray, done: int) -> None:
         """Count what the memory allowed has no room for: the largest counters go to disk until it has."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from recshard.errors import InputError, nearest
 from recshard.trace.base import DEFAULT_BATCH, Bag, Batch, IntArray
-from recshard.trace.columns import Place
+from recshard.trace.columns import Place, one_each
 
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
 _CRITEO_TABLES = 26
@@ -72,7 +72,7 @@ class NpyTrace:
             bags = {}
             for feature, position in zip(self.features, self.positions, strict=True):
                 values = _ids(block[:, position], 1, feature, Place(self.name, begin + 1, "row", _WAY_OUT))
-                bags[feature] = Bag(values, np.ones(len(values), dtype=np.int64))
+                bags[feature] = Bag(values, one_each(len(values)))
             yield Batch(len(block), bags)
 
 

@@ -56,25 +56,38 @@ def to_bag(column: pa.Array, name: str, place: Place, *, strings: bool = False) 
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         flat = column.flatten()
-        owner = np.repeat(np.arange(len(lengths)), lengths)
     else:
-        lengths = np.ones(len(column), dtype=np.int64)
+        lengths = one_each(len(column))
         flat = column
-        owner = np.arange(len(column))
     if flat.null_count:
         # A null among the elements of a list is absent, as a null column is.
         present = flat.is_valid().to_numpy(zero_copy_only=False)
+        owner = np.repeat(np.arange(len(lengths)), lengths)
         lengths = np.bincount(owner[present], minlength=len(lengths)).astype(np.int64)
-        flat, owner = flat.drop_null(), owner[present]
-    return Bag(_ids(flat, owner, name, place, strings), lengths)
+        flat = flat.drop_null()
+    return Bag(_ids(flat, lengths, name, place, strings), lengths)
 
 
-def _ids(flat: pa.Array, owner: IntArray, name: str, place: Place, strings: bool) -> IntArray:
+_ONES = np.ones(1 << 17, dtype=np.int64)
+_ONES.setflags(write=False)
+
+
+def one_each(samples: int) -> IntArray:
+    """Return the lengths of a feature with one ID in every sample, shape (samples,), not to be written to."""
+    return _ONES[:samples] if samples <= len(_ONES) else np.ones(samples, dtype=np.int64)
+
+
+def _owner(lengths: IntArray, position: int) -> int:
+    """Return the sample that the ID at `position` belongs to."""
+    return int(np.searchsorted(np.cumsum(lengths), position, side="right"))
+
+
+def _ids(flat: pa.Array, lengths: IntArray, name: str, place: Place, strings: bool) -> IntArray:
     import pyarrow as pa
 
     if pa.types.is_dictionary(flat.type):
         if not strings or flat.dictionary.null_count or not is_text(flat.type.value_type):
-            return _ids(flat.dictionary_decode(), owner, name, place, strings)
+            return _ids(flat.dictionary_decode(), lengths, name, place, strings)
         words = hash_strings(flat.dictionary)
         return np.asarray(words[flat.indices.to_numpy(zero_copy_only=False)])
     if pa.types.is_null(flat.type):
@@ -82,12 +95,12 @@ def _ids(flat: pa.Array, owner: IntArray, name: str, place: Place, strings: bool
     if is_text(flat.type):
         if strings:
             return hash_strings(flat)
-        values = _parsed(flat, owner, name, place)
+        values = _parsed(flat, lengths, name, place)
     elif pa.types.is_integer(flat.type):
         values = flat.to_numpy(zero_copy_only=False)
         if values.dtype == np.uint64 and len(values) and int(values.max()) > np.iinfo(np.int64).max:
             worst = int(np.argmax(values))
-            raise place.error(name, int(owner[worst]), int(values[worst]))
+            raise place.error(name, _owner(lengths, worst), int(values[worst]))
         values = values.astype(np.int64, copy=False)
     else:
         raise InputError(
@@ -96,7 +109,7 @@ def _ids(flat: pa.Array, owner: IntArray, name: str, place: Place, strings: bool
         )
     if len(values) and int(values.min()) < 0:
         worst = int(np.argmax(values < 0))
-        raise place.error(name, int(owner[worst]), int(values[worst]))
+        raise place.error(name, _owner(lengths, worst), int(values[worst]))
     return values
 
 
@@ -107,7 +120,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _parsed(flat: pa.Array, owner: IntArray, name: str, place: Place) -> IntArray:
+def _parsed(flat: pa.Array, lengths: IntArray, name: str, place: Place) -> IntArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -116,11 +129,11 @@ def _parsed(flat: pa.Array, owner: IntArray, name: str, place: Place) -> IntArra
     decimal = pc.ascii_is_decimal(trimmed).to_numpy(zero_copy_only=False)
     if not decimal.all():
         worst = int(np.argmin(decimal))
-        raise place.error(name, int(owner[worst]), flat[worst].as_py())
+        raise place.error(name, _owner(lengths, worst), flat[worst].as_py())
     try:
         values: IntArray = trimmed.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         most = np.iinfo(np.int64).max
         worst = next(i for i, text in enumerate(trimmed.to_pylist()) if int(text) > most)
-        raise place.error(name, int(owner[worst]), trimmed[worst].as_py()) from None
+        raise place.error(name, _owner(lengths, worst), trimmed[worst].as_py()) from None
     return values

@@ -44,9 +44,9 @@ class ParquetTrace:
         return str(self.path)
 
     def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
-        return rebatch(self._chunks(), batch_size)
+        return rebatch(self._chunks(min(batch_size, DEFAULT_BATCH)), batch_size)
 
-    def _chunks(self) -> Iterator[Batch]:
+    def _chunks(self, rows: int) -> Iterator[Batch]:
         import pyarrow.parquet as pq
         from pyarrow import ArrowException
 
@@ -55,7 +55,7 @@ class ParquetTrace:
         try:
             # Pages are read as they are needed, not whole row groups beforehand: memory stays that of a batch.
             with pq.ParquetFile(self.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
-                for chunk in file.iter_batches(DEFAULT_BATCH, row_groups=groups, columns=list(self.features)):
+                for chunk in file.iter_batches(rows, row_groups=groups, columns=list(self.features)):
                     place = Place(self.name, row, "row", _WAY_OUT)
                     bags = {name: to_bag(chunk.column(name), name, place, strings=True) for name in self.features}
                     yield Batch(chunk.num_rows, bags)
