@@ -57,6 +57,7 @@ def make_plan(
         provenance={
             "trace": list(profile.source),
             "samples": profile.samples,
+            "sampled": profile.sampled,
             "lookups": profile.lookups,
             "batch_size": problem.batch_size,
             "training": workload.training,

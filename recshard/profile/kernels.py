@@ -1,7 +1,7 @@
 """Counting kernels over flat arrays; all release the interpreter's lock, so that tables are counted in parallel.
 
 A sparse table is an open-addressing hash table: two numbers a slot, the ID and its count, which is 0 where the
-slot is empty, so that memory fresh from the system is an empty table; at most two thirds are full. A lookup
+slot is empty, so that memory fresh from the system is an empty table. At most two thirds are full. A lookup
 touches one random line of a sparse table and one random counter of a dense one.
 """
 

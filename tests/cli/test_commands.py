@@ -62,6 +62,62 @@ def test_profile_prints_what_it_stores(home: Path, tmp_path: Path) -> None:
     assert (tmp_path / "p.tables.toml").is_file()
 
 
+def test_a_random_share_of_the_samples_is_the_same_for_a_seed(home: Path, tmp_path: Path) -> None:
+    arguments = ("profile", home / "log.csv", "--separator", "|", "--sample", "0.25")
+    first = run_json(*arguments, "--seed", "3", "-o", "a", cwd=tmp_path)
+    again = run_json(*arguments, "--seed", "3", "-o", "b", cwd=tmp_path)
+    other = run_json(*arguments, "--seed", "4", "-o", "c", cwd=tmp_path)
+    assert first == again
+    assert first["sampled"] == 0.25
+    assert 45 < first["samples"] < 105
+    assert first["features"] != other["features"]
+
+
+def test_little_memory_gives_the_same_profile(home: Path, tmp_path: Path) -> None:
+    arguments = ("profile", home / "log.csv", "--separator", "|", "--memory", "0.0625", "--threads", "2")
+    assert run(*arguments, "-o", "p", cwd=tmp_path).returncode == 0
+    for name in ("rows.parquet", "classes.parquet", "lengths.parquet"):
+        assert (tmp_path / "p" / name).read_bytes() == (home / "profile" / name).read_bytes()
+
+
+def test_hash_recommends_sizes_that_tables_toml_takes(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("raw\n" + "\n".join(str(n * n * 977) for n in range(400)))
+    assert run("profile", "log.csv", "-o", "p", cwd=tmp_path).returncode == 0
+    document = run_json("hash", "p", "--target", "0.02", "-o", "new.toml", cwd=tmp_path)
+    (entry,) = document["tables"]
+    assert entry["table"] == "raw"
+    assert entry["distinct_ids"] == 400
+    assert entry["expected_then"] <= 0.02
+    assert document["freed_bytes"] == (entry["rows_now"] - entry["rows"]) * 260 < 0
+    again = run_json("profile", "log.csv", "--tables", "new.toml", "-o", "q", cwd=tmp_path)
+    assert again["tables"][0]["rows"] == entry["rows"]
+    assert again["tables"][0]["hashing"]["collided_accesses"] < 40
+    assert "costs" in run("hash", "p", "--target", "0.02", cwd=tmp_path).stdout
+
+
+def test_drift_says_what_moved_and_what_the_old_plan_loses(home: Path, tmp_path: Path) -> None:
+    cells = [line.split(",") for line in CSV.splitlines()[1:]]
+    lines = [f"{user},{(int(item) + 1) % 86},{tags}" for user, item, tags in cells]
+    (tmp_path / "next.csv").write_text("user,item,tags\n" + "\n".join(lines))
+    tables = home / "profile.tables.toml"
+    done = run("profile", "next.csv", "--separator", "|", "--tables", tables, "-o", "next", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = run_json("drift", home / "profile", "next", "-t", home / "topology.toml", cwd=tmp_path)
+    moved = {table["name"]: table["moved"] for table in document["tables"]}
+    assert document["tables"][0]["name"] == "item"
+    assert moved["item"] > 0.3
+    assert moved["user"] == 0
+    assert document["loss"] >= -1e-9
+    assert document["plan"]["bottleneck_ms"] >= document["new_plan"]["bottleneck_ms"]
+    kept = run_json("drift", home / "profile", "next", "--plan", home / "plan", cwd=tmp_path)
+    assert kept["plan"]["samples"] == 300
+    assert "loss" not in kept
+    text = run("drift", home / "profile", "next", "-t", home / "topology.toml", cwd=tmp_path)
+    assert "the old one loses" in " ".join(text.stdout.split())
+    same = run_json("drift", home / "profile", home / "profile", cwd=tmp_path)
+    assert same["moved"] == 0
+
+
 def test_plan_json_keeps_the_contract(home: Path, tmp_path: Path) -> None:
     document = run_json("plan", home / "profile", "-t", home / "topology.toml", "-o", "plan", cwd=tmp_path)
     assert {"status", "bottleneck_ms", "lower_bound_ms", "gap", "seconds", "devices"} <= document.keys()

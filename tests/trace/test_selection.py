@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recshard.errors import InputError
-from recshard.trace import declared_tables, open_trace, parse_samples, select, take
+from recshard.trace import declared_tables, open_trace, parse_samples, sample, select, take
+from recshard.trace.selection import sampled_share
 from tests.trace.samples import samples_of
 from tests.traces import MemoryTrace
 
@@ -79,3 +82,34 @@ def test_parts_of_a_recipe_keep_its_tables() -> None:
     assert chosen is not None
     assert {table.name for table in chosen.tables} == {"id_03", "context_00"}
     assert declared_tables(MemoryTrace({"a": [[1]]})) is None
+
+
+@pytest.mark.parametrize("batch_size", [7, 1000])
+def test_a_random_share_is_the_same_samples_however_it_is_read(tmp_path: Path, batch_size: int) -> None:
+    for number in range(3):
+        text = "\n".join(str(1000 * number + n) for n in range(900))
+        (tmp_path / f"{number}.csv").write_text(f"a\n{text}\n")
+    whole = sample(open_trace(str(tmp_path / "*.csv")), 0.2, seed=5)
+    found = [bag[0] for bag in samples_of(whole, batch_size)["a"]]
+    assert found == [bag[0] for bag in samples_of(whole, 65536)["a"]]
+    assert 400 < len(found) < 680
+    assert found == sorted(found)
+    # Files choose apart from each other, and seeds from each other.
+    apart = [{n % 1000 for n in found if n // 1000 == number} for number in range(3)]
+    assert apart[0] != apart[1] != apart[2]
+    other = samples_of(sample(open_trace(str(tmp_path / "*.csv")), 0.2, seed=6))["a"]
+    assert found != [bag[0] for bag in other]
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.5, float("nan")])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(InputError, match="sample: found"):
+        sample(open_trace("demo"), share)
+
+
+def test_the_share_is_known_through_other_selections() -> None:
+    trace = sample(open_trace("demo"), 0.25)
+    assert sampled_share(trace) == 0.25
+    assert sampled_share(take(trace, slice(0, None, 2))) == 0.25
+    assert sampled_share(sample(trace, 0.5)) == 0.125
+    assert sampled_share(open_trace("demo")) == 1.0
