@@ -151,7 +151,7 @@ class Counter:
         """Bytes of what `result` returns."""
         return self._lanes[0].nbytes if self._lanes else _SLOT_BYTES * self._used
 
-    def empty(self) -> Iterator[Pairs]:
+    def empty(self, *, keep: bool = False) -> Iterator[Pairs]:
         """Yield what is counted in memory, IDs rising, then count anew; sorting is part of a counter's charge."""
         if self._lanes:
             yield from self._dense_chunks()
@@ -161,7 +161,11 @@ class Counter:
             for begin in range(0, used, BATCH):
                 part = self._table[order[begin : begin + BATCH]]
                 yield part[:, 0], part[:, 1]
-        self._begin_anew()
+        if keep and not self._lanes:
+            self._table[:] = 0
+            self._used, self._top, self._counted = 0, -1, 0
+        else:
+            self._begin_anew()
 
     def release(self) -> None:
         """Give back the memory; nothing can be counted any more."""

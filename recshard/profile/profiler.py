@@ -247,10 +247,12 @@ class Profiler:
                 table = self._tables.tables[j] if self._tables else None
                 assert table is not None
                 to_rows(ids[done:], table, "/".join(table.features), self.name)
-            self._to_disk(max(self._counters, key=lambda c: c.bytes))
+            largest = max(self._counters, key=lambda c: c.bytes)
+            # One that is in its own way needs no more room once it is empty, and not to grow again from the start.
+            self._to_disk(largest, keep=largest is counter)
 
-    def _to_disk(self, counter: Counter) -> None:
-        counter.runs.append(self.folder().write(counter.empty()))
+    def _to_disk(self, counter: Counter, *, keep: bool = False) -> None:
+        counter.runs.append(self.folder().write(counter.empty(keep=keep)))
 
     def _all_of(self, counter: Counter) -> Iterator[Pairs]:
         """Yield all of a counter's counts, and let it begin anew."""
