@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from recshard.profile.kernels import CountArray, add_to_rows, count_seen, take_seen, tally
+from recshard.profile.sorting import rising_order
 from recshard.profile.spill import BATCH, Pairs, Run, SpillFolder, merge
 from recshard.trace.base import IntArray
 
@@ -31,7 +32,7 @@ class InMemory:
     def ordered(self) -> Pairs:
         """Return IDs, rising, and their counts."""
         if not self._is_sorted:
-            order = np.argsort(self._keys)
+            order = rising_order(self._keys)
             self._keys, self._counts = self._keys[order], self._counts[order]
             self._is_sorted = True
         return self._keys, self._counts
@@ -175,7 +176,7 @@ def _hashed_in_memory(
 
 def _by_row(keys: IntArray, counts: IntArray, row_of: Callable[[IntArray], IntArray]) -> Pairs:
     rows = row_of(keys)
-    order = np.argsort(rows, kind="stable")
+    order = rising_order(rows)
     return rows[order], counts[order]
 
 
@@ -244,7 +245,7 @@ def hottest_first(counted: Counted, class_count: IntArray, class_rows: IntArray,
         else:
             parts = list(pieces)
             rows, counts = np.concatenate([r for r, _ in parts]), np.concatenate([c for _, c in parts])
-            order = np.argsort(-counts, kind="stable")
+            order = rising_order(int(most) - counts)
             yield rows[order], counts[order]
         begin = end
 

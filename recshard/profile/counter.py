@@ -14,7 +14,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from recshard.profile.counted import Dense, InMemory
-from recshard.profile.kernels import CountArray, compact, count_dense, count_sparse, rehash, scatter, unpack
+from recshard.profile.kernels import (
+    CountArray,
+    compact,
+    count_dense,
+    count_sparse,
+    gather,
+    rehash,
+    scatter,
+    unpack,
+)
+from recshard.profile.sorting import rising_order
 from recshard.profile.spill import BATCH, Pairs, Run
 from recshard.trace.base import IntArray
 
@@ -157,10 +167,11 @@ class Counter:
             yield from self._dense_chunks()
         else:
             used = compact(self._table)
-            order = np.argsort(self._table[:used, 0])
+            order = rising_order(self._table[:used, 0])
             for begin in range(0, used, BATCH):
-                part = self._table[order[begin : begin + BATCH]]
-                yield part[:, 0], part[:, 1]
+                ids, counts = np.empty((2, BATCH), dtype=np.int64)
+                found = gather(self._table, order, begin, ids, counts)
+                yield ids[:found], counts[:found]
         if keep and not self._lanes:
             self._table[:] = 0
             self._used, self._top, self._counted = 0, -1, 0

@@ -16,6 +16,7 @@ from scipy.special import gammaln
 
 from recshard.errors import InputError
 from recshard.profile.profile import Profile
+from recshard.profile.sorting import rising_order
 from recshard.trace.base import IntArray
 
 FloatArray = NDArray[np.float64]
@@ -114,7 +115,7 @@ def _table_drift(old: Profile, new: Profile, index: int) -> TableDrift:
 
 def _by_row(profile: Profile, index: int) -> tuple[IntArray, IntArray]:
     rows, counts = profile.hot_rows(index)
-    order = np.argsort(rows)
+    order = rising_order(rows)
     return rows[order], counts[order]
 
 

@@ -133,6 +133,20 @@ def compact(table: IntArray) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
+def gather(table: IntArray, order: IntArray, begin: int, keys: IntArray, counts: IntArray) -> int:
+    """Write the slots that `order` names from `begin` on into two arrays until they are full; return how many."""
+    # Slots are read at random places, which are asked for early, and written in order.
+    flat = table.reshape(-1)
+    found = min(len(keys), len(order) - begin)
+    for i in range(found):
+        if begin + i + _AHEAD < len(order):
+            prefetch(flat, 2 * order[begin + i + _AHEAD])
+        keys[i] = table[order[begin + i], 0]
+        counts[i] = table[order[begin + i], 1]
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
 def count_seen(counts: CountArray) -> int:
     """Return how many counters are not 0."""
     seen = 0

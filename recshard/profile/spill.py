@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from recshard.errors import InputError
+from recshard.profile.sorting import rising_order
 from recshard.trace.base import IntArray
 
 BATCH = 1 << 15  # pairs: half a MiB
@@ -169,5 +170,5 @@ def _take(live: list[int], sources: list[Iterator[Pairs]], held: list[Pairs], cu
             held[k] = fresh
     keys = np.concatenate([keys for keys, _ in parts])
     counts = np.concatenate([counts for _, counts in parts])
-    order = np.argsort(keys, kind="stable")
+    order = rising_order(keys)
     return keys[order], counts[order]

@@ -32,6 +32,7 @@ _ROWS = "rows.parquet"
 _LENGTHS = "lengths.parquet"
 _TABLE = "table:"
 _GROUP = 1 << 20  # rows
+_COVERED = (0.5, 0.8, 0.9, 0.99, 1.0)  # shares of accesses whose fewest rows are told
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -111,6 +112,7 @@ def summary(profile: Profile) -> dict[str, Any]:
         entry: dict[str, Any] = dataclasses.asdict(table)
         entry |= _pooling(stats.lengths)
         entry |= {"lookups": stats.lookups, "seen_rows": stats.seen_rows, "occupancy": profile.occupancy(j)}
+        entry["rows_for_share"] = {f"{covered:g}": profile.rows_for(j, covered) for covered in _COVERED}
         if stats.hashing is not None:
             entry["hashing"] = dataclasses.asdict(stats.hashing)
             entry["expected_occupancy"] = expected_reached(stats.hashing.distinct_ids, table.rows) / table.rows

@@ -17,6 +17,7 @@ from recshard.profile.counted import Dense, InMemory, count_of_counts, hashed, h
 from recshard.profile.counter import Allowance, Counter
 from recshard.profile.lengths import LengthCounter, Lengths
 from recshard.profile.profiler import Profiler
+from recshard.profile.sorting import rising_order
 from recshard.profile.spill import SpillFolder, merge, merge_groups
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.trace import load_recipe
@@ -173,6 +174,12 @@ def test_rows_come_hottest_first_however_few_may_be_held(counts: list[int], pair
     chunks = list(hottest_first(counted, *classes, pairs))
     found = [(r, c) for chunk in chunks for r, c in zip(*(a.tolist() for a in chunk), strict=True)]
     assert found == sorted(zip(rows.tolist(), counts, strict=True), key=lambda pair: (-pair[1], pair[0]))
+
+
+@given(st.lists(st.integers(0, 5) | st.integers(0, 2**63 - 1), max_size=60))
+def test_the_rising_order_is_that_of_a_stable_sort(numbers: list[int]) -> None:
+    expected = sorted(range(len(numbers)), key=numbers.__getitem__)
+    assert rising_order(np.array(numbers, dtype=np.int64)).tolist() == expected
 
 
 @given(st.lists(st.integers(0, 8) | st.integers(4_090, 10_000), max_size=50), st.floats(0.01, 1))
