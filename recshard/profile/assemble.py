@@ -9,9 +9,10 @@ import numpy as np
 
 from recshard.profile.counted import Counted, count_of_counts, hashed, hottest_first, last_key
 from recshard.profile.infer import infer_table
+from recshard.profile.pairs import Pairs
 from recshard.profile.partial import Partial, add_up
 from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats
-from recshard.profile.spill import Pairs, SpillFolder
+from recshard.profile.spill import SpillFolder
 from recshard.tables import TableSet
 from recshard.trace.hashing import to_rows
 

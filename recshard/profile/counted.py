@@ -9,11 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from recshard.profile.kernels import CountArray, add_to_rows, count_seen, take_seen, tally
+from recshard.profile.pairs import Pairs, joined, regrouped
 from recshard.profile.sorting import rising_order
-from recshard.profile.spill import BATCH, Pairs, Run, SpillFolder, merge
+from recshard.profile.spill import BATCH, Run, SpillFolder, merge_rows
 from recshard.trace.base import IntArray
 
 _SMALL = 1 << 16  # counts below are tallied by index
+_SORTED_PAIR = 80  # bytes of a row and its count while they are sorted and written
 
 
 class InMemory:
@@ -26,16 +28,16 @@ class InMemory:
 
     def __init__(self, keys: IntArray, counts: IntArray) -> None:
         self.pairs = len(keys)
-        self._keys, self._counts = keys, counts
-        self._is_sorted = False
+        self._held: tuple[IntArray, IntArray, bool] = (keys, counts, False)
 
     def ordered(self) -> Pairs:
         """Return IDs, rising, and their counts."""
-        if not self._is_sorted:
-            order = rising_order(self._keys)
-            self._keys, self._counts = self._keys[order], self._counts[order]
-            self._is_sorted = True
-        return self._keys, self._counts
+        keys, counts, is_sorted = self._held
+        if not is_sorted:
+            order = rising_order(keys)
+            keys, counts = keys[order], counts[order]
+            self._held = (keys, counts, True)  # at once, for whoever reads in another thread
+        return keys, counts
 
     def chunks(self) -> Iterator[Pairs]:
         """Yield IDs, rising, and counts in pieces."""
@@ -43,7 +45,7 @@ class InMemory:
 
     def pieces(self) -> Iterator[Pairs]:
         """Yield IDs and counts in pieces, in whatever order they are."""
-        return _pieces(self._keys, self._counts)
+        return _pieces(*self._held[:2])
 
 
 def _pieces(keys: IntArray, counts: IntArray) -> Iterator[Pairs]:
@@ -130,20 +132,19 @@ def hashed(
     """
     if 9 * rows <= memory:
         return _hashed_in_memory(ids, rows, row_of, folder, keep)
-    runs = [
-        folder().write([_by_row(keys, counts, row_of)]) for keys, counts in _larger(ids.chunks(), memory // 80)
-    ]
-    collided = [0, 0]
+    pieces = regrouped(ids.chunks(), max(BATCH, memory // _SORTED_PAIR))
+    runs = [folder().write([_by_row(keys, counts, row_of)]) for keys, counts in pieces]
+    alone = collided_accesses = 0
 
-    def pieces() -> Iterator[Pairs]:
-        for keys, counts, owners in merge(runs):
-            shared = owners > 1
-            collided[0] += int(owners[shared].sum())
-            collided[1] += int(counts[shared].sum())
-            yield keys, counts
+    def merged() -> Iterator[Pairs]:
+        nonlocal alone, collided_accesses
+        for reached, counts, shared in merge_rows(runs, folder()):
+            alone += int(np.count_nonzero(~shared))
+            collided_accesses += int(counts[shared].sum())
+            yield reached, counts
 
-    reached = folder().write(pieces())
-    return Collisions(reached, collided[0], collided[1])
+    reached = folder().write(merged())
+    return Collisions(reached, ids.pairs - alone, collided_accesses)
 
 
 def _hashed_in_memory(
@@ -178,20 +179,6 @@ def _by_row(keys: IntArray, counts: IntArray, row_of: Callable[[IntArray], IntAr
     rows = row_of(keys)
     order = rising_order(rows)
     return rows[order], counts[order]
-
-
-def _larger(chunks: Iterator[Pairs], pairs: int) -> Iterator[Pairs]:
-    """Yield pieces of at least `pairs` pairs, but for the last."""
-    held: list[Pairs] = []
-    count = 0
-    for keys, counts in chunks:
-        held.append((keys, counts))
-        count += len(keys)
-        if count >= pairs:
-            yield np.concatenate([k for k, _ in held]), np.concatenate([c for _, c in held])
-            held, count = [], 0
-    if held:
-        yield np.concatenate([k for k, _ in held]), np.concatenate([c for _, c in held])
 
 
 def count_of_counts(counted: Counted) -> Pairs:
@@ -243,8 +230,7 @@ def hottest_first(counted: Counted, class_count: IntArray, class_rows: IntArray,
         if end == begin + 1:
             yield from pieces
         else:
-            parts = list(pieces)
-            rows, counts = np.concatenate([r for r, _ in parts]), np.concatenate([c for _, c in parts])
+            rows, counts = joined(list(pieces))
             order = rising_order(int(most) - counts)
             yield rows[order], counts[order]
         begin = end

@@ -18,14 +18,16 @@ from recshard.profile.kernels import (
     CountArray,
     compact,
     count_dense,
+    count_seen,
     count_sparse,
     gather,
     rehash,
     scatter,
     unpack,
 )
+from recshard.profile.pairs import Pairs
 from recshard.profile.sorting import rising_order
-from recshard.profile.spill import BATCH, Pairs, Run
+from recshard.profile.spill import BATCH, Run
 from recshard.trace.base import IntArray
 
 _FIRST_SLOTS = 1 << 10
@@ -33,7 +35,6 @@ _SLOT_BYTES = 16
 _DENSE_BYTES = 4
 # A dense counter is found without hashing or probing, which is worth so much more memory.
 _DENSE_FAVOUR = 4
-_DECLARED_FAVOUR = 4  # more so where the number of rows is known and not only guessed
 _MOST_COUNT = int(np.iinfo(np.uint32).max)
 
 
@@ -78,6 +79,11 @@ class Counter:
         self._top = -1
         self._counted = 0
         self._begin_anew()
+
+    @staticmethod
+    def least_bytes() -> int:
+        """Return the bytes that every counter takes at least."""
+        return _sparse_charge(_FIRST_SLOTS)
 
     @property
     def bytes(self) -> int:
@@ -148,10 +154,8 @@ class Counter:
             last: whether the counters themselves may be handed out, since nothing more will be counted.
         """
         if self._lanes:
-            total = self._lanes[0] if last else self._lanes[0].copy()
-            for lane in self._lanes[1:]:
-                total += lane
-            return Dense(total)
+            total = self._added_up()
+            return total if last else Dense(total.counters.copy())
         ids, counts = np.empty((2, self._used), dtype=np.int64)
         unpack(self._table, ids, counts)
         return InMemory(ids, counts)
@@ -164,7 +168,7 @@ class Counter:
     def empty(self, *, keep: bool = False) -> Iterator[Pairs]:
         """Yield what is counted in memory, IDs rising, then count anew; sorting is part of a counter's charge."""
         if self._lanes:
-            yield from self._dense_chunks()
+            yield from self._added_up().chunks()
         else:
             used = compact(self._table)
             order = rising_order(self._table[:used, 0])
@@ -183,7 +187,8 @@ class Counter:
         self._allowance.exchange(self._bytes, 0)
         self._bytes = 0
         self._lanes = []
-        self._table = np.zeros((0, 2), dtype=np.int64)
+        self._table = _empty_table(1)
+        self._used = 0
 
     def _begin_anew(self) -> None:
         self._lanes = []
@@ -209,13 +214,13 @@ class Counter:
         """Take twice the slots, or dense counters where these are no larger; whether the allowance lets it."""
         slots = 2 * len(self._table)
         size = self.rows if self.rows is not None else _room_for(self._top)
-        favour = _DENSE_FAVOUR if self.rows is None else _DECLARED_FAVOUR
-        small = size * _DENSE_BYTES <= favour * slots * _SLOT_BYTES
-        if size > self._top and small and self._take(size * _DENSE_BYTES):
+        dense = size * _DENSE_BYTES
+        small = dense <= _DENSE_FAVOUR * slots * _SLOT_BYTES
+        if size > self._top and small and self._take(self._bytes + dense):
             counts = np.zeros(size, dtype=np.uint32)
             scatter(self._table, counts)
             self._lanes, self._table = [counts], np.zeros((0, 2), dtype=np.int64)
-            return True
+            return self._take(dense)
         if not self._take(_sparse_charge(slots)):
             return False
         table = _empty_table(slots)
@@ -228,34 +233,35 @@ class Counter:
         if self.rows is not None:
             return False  # the ID is outside of the table
         size = _room_for(top)
-        lanes = len(self._lanes)
         # Dense counters have come to pay at 4 bytes a row of the old range; a range far beyond it does not.
         if size * _DENSE_BYTES <= 4 * self._lanes[0].nbytes or size <= 4 * self._counted:
-            if not self._take(size * _DENSE_BYTES * lanes):
+            wider = size * _DENSE_BYTES * len(self._lanes)
+            if not self._take(self._bytes + wider):
                 return False
             for k, old in enumerate(self._lanes):
                 self._lanes[k] = np.zeros(size, dtype=np.uint32)
                 self._lanes[k][: len(old)] = old
-            return True
-        chunks = list(self._dense_chunks())
-        ids = np.concatenate([ids for ids, _ in chunks])
-        counts = np.concatenate([counts for _, counts in chunks])
+            return self._take(wider)
+        total = self._added_up()
+        used = int(count_seen(total.counters))
         slots = _FIRST_SLOTS
-        while 2 * slots // 3 <= len(ids):
+        while 2 * slots // 3 <= used:
             slots *= 2
-        if not self._take(_sparse_charge(slots)):
+        if not self._take(self._bytes + _sparse_charge(slots)):
             return False
-        held = np.stack([ids, counts], axis=1)
-        self._lanes, self._table = [], _empty_table(slots)
-        rehash(held, self._table)
-        self._used, self._top = len(ids), int(ids[-1]) if len(ids) else -1
-        return True
+        self._table = _empty_table(slots)
+        for ids, counts in total.chunks():
+            rehash(np.stack([ids, counts], axis=1), self._table)
+            self._top = int(ids[-1])
+        self._lanes, self._used = [], used
+        return self._take(_sparse_charge(slots))
 
-    def _dense_chunks(self) -> Iterator[Pairs]:
+    def _added_up(self) -> Dense:
+        """Return the counters of all lanes in the first."""
         for lane in self._lanes[1:]:
             self._lanes[0] += lane
             lane[:] = 0
-        yield from Dense(self._lanes[0]).chunks()
+        return Dense(self._lanes[0])
 
 
 def _sparse_charge(slots: int) -> int:

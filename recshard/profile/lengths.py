@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from recshard.profile.kernels import all_equal, count_lengths
 from recshard.trace.base import IntArray
 
-_DENSE = 1 << 12
+_DENSE = 1 << 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,8 @@ class Lengths:
         if not self.present:
             return 0
         reached = np.cumsum(self.samples[some])
-        return int(self.length[some][np.searchsorted(reached, share * self.present)])
+        wanted = math.ceil(Fraction(str(float(share))) * self.present)
+        return int(self.length[some][np.searchsorted(reached, wanted)])
 
     def plus(self, other: Lengths) -> Lengths:
         """Return the distribution over the samples of both."""

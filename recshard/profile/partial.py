@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from recshard.profile.counted import Counted, Dense, InMemory
 from recshard.profile.kernels import merge_pairs
 from recshard.profile.lengths import Lengths
+from recshard.profile.pairs import joined
 from recshard.profile.spill import Run, SpillFolder, merge_groups
 
 
@@ -60,12 +59,7 @@ def _pairs(counted: InMemory | Dense) -> InMemory:
 
 def loaded(counted: Counted) -> InMemory:
     """Return counts as IDs and counts in memory."""
-    chunks = list(counted.chunks())
-    empty = np.zeros(0, dtype=np.int64)
-    return InMemory(
-        np.concatenate([keys for keys, _ in chunks] or [empty]),
-        np.concatenate([counts for _, counts in chunks] or [empty]),
-    )
+    return InMemory(*joined(list(counted.chunks())))
 
 
 def _sum(left: InMemory, right: InMemory) -> InMemory:

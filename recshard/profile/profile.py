@@ -12,6 +12,7 @@ import numpy as np
 
 from recshard.errors import InputError
 from recshard.profile.lengths import NO_LENGTHS, Lengths
+from recshard.profile.pairs import Pairs, joined
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.trace.base import IntArray
 
@@ -129,22 +130,22 @@ class Profile:
     samples: int
     features: tuple[FeatureStats, ...]
     stats: tuple[TableStats, ...]
-    hot_chunks: Callable[[int], Iterator[tuple[IntArray, IntArray]]]
+    hot_chunks: Callable[[int], Iterator[Pairs]]
     source: tuple[str, ...] = ()
     sampled: float = 1.0
 
     def hot_rows(self, index: int) -> tuple[IntArray, IntArray]:
         """Return a table's rows that were seen, hottest first, and their counts, both of shape (seen,)."""
-        chunks = list(self.hot_chunks(index))
-        empty = np.zeros(0, dtype=np.int64)
-        return (
-            np.concatenate([rows for rows, _ in chunks] or [empty]),
-            np.concatenate([counts for _, counts in chunks] or [empty]),
-        )
+        return joined(list(self.hot_chunks(index)))
 
     def top_rows(self, index: int, most: int) -> tuple[IntArray, IntArray]:
         """Return a table's hottest rows, at most `most` of them, and their counts."""
-        rows, counts = next(self.hot_chunks(index), (np.zeros(0, dtype=np.int64),) * 2)
+        chunks: list[Pairs] = []
+        for chunk in self.hot_chunks(index):
+            chunks.append(chunk)
+            if sum(len(rows) for rows, _ in chunks) >= most:
+                break
+        rows, counts = joined(chunks)
         return rows[:most], counts[:most]
 
     def rows_for(self, index: int, share: float) -> int:
@@ -158,8 +159,9 @@ class Profile:
         stats = self.stats[index]
         rows, _ = self.access_cdf(index)
         accesses = np.concatenate([[0], np.cumsum(stats.class_rows * stats.class_count)])
-        # Whole lookups, so that rounding cannot ask for one row too many.
-        wanted = math.ceil(Fraction(share) * stats.lookups)
+        # In whole lookups and decimal fractions: as a binary number 0.9 is a little more, and asks for a row too
+        # many.
+        wanted = math.ceil(Fraction(str(float(share))) * stats.lookups)
         corner = int(np.searchsorted(accesses, wanted))
         if corner == 0:
             return 0

@@ -15,9 +15,10 @@ from recshard.profile.counted import Counted
 from recshard.profile.counter import Allowance, Counter
 from recshard.profile.infer import tables_for
 from recshard.profile.lengths import LengthCounter
+from recshard.profile.pairs import Pairs
 from recshard.profile.partial import Partial
 from recshard.profile.profile import Profile
-from recshard.profile.spill import Pairs, RunWriter, SpillFolder, merge_groups
+from recshard.profile.spill import RunWriter, SpillFolder, merge_groups
 from recshard.tables import TableSet, load_tables
 from recshard.trace.base import Batch, IntArray
 from recshard.trace.hashing import to_rows
@@ -73,8 +74,11 @@ class Profiler:
         self._allowance = Allowance(int(self.memory * _COUNTERS))
         self._folder: SpillFolder | None = None
         self._spill_parent = spill
-        self._threads = max(1, threads or len(os.sched_getaffinity(0)))
+        if threads is not None and threads < 1:
+            raise InputError(f"threads: found {threads}; accepted: 1 or more")
+        self._threads = threads or len(os.sched_getaffinity(0))
         self._pool: ThreadPoolExecutor | None = None
+        self._refused = self._finished = False
 
     def start(self, features: tuple[str, ...]) -> TableSet:
         """Name the features that batches will have; otherwise the first batch names them.
@@ -83,6 +87,12 @@ class Profiler:
             InputError: a declared feature is not among them.
         """
         self._tables = tables_for(features, self._declared, self.name)
+        least = len(self._tables) * Counter.least_bytes()
+        if least > self._allowance.total:
+            raise InputError(
+                f"memory: found {self.memory / 2**30:.3g} GiB; accepted: {least / _COUNTERS / 2**30:.3g} GiB or "
+                f"more for {len(self._tables)} tables"
+            )
         self._counters = [
             Counter(t.rows if t.is_complete and t.ids == "rows" else None, self._allowance)
             for t in self._tables.tables
@@ -100,6 +110,7 @@ class Profiler:
         Raises:
             InputError: a malformed batch, features other than those of the first, or an ID outside its table.
         """
+        self._check_open()
         if not isinstance(batch, Batch):
             batch = to_batch(batch, f"{self.name}: after {self.samples} samples")
         tables = self._tables or self.start(tuple(batch.bags))
@@ -108,17 +119,21 @@ class Profiler:
                 f"{self.name}: after {self.samples} samples: found features {', '.join(batch.bags)}; "
                 f"accepted: those of the first batch: {', '.join(self._features)}"
             )
-        jobs: list[tuple[int, IntArray, int]] = []
-        total = sum(len(bag.values) for bag in batch.bags.values())
-        threaded = self._threads > 1 and total >= _FEW
+        self._refused = True  # until the whole batch is counted: what a refused one leaves behind is no profile
+        lookups: dict[int, list[IntArray]] = {}
         for feature, bag in batch.bags.items():
             j = tables.table_index[feature]
             counter = self._counters[j]
             if counter.rows is not None and not counter.is_dense:
                 to_rows(bag.values, tables.tables[j], feature, self.name)
             self._features[feature].add(bag.lengths)
-            lanes = self._lanes(counter, bag.values, total) if threaded else 1
-            jobs += [(j, part, lane) for lane, part in enumerate(np.array_split(bag.values, lanes))]
+            lookups.setdefault(j, []).append(bag.values)
+        total = sum(len(bag.values) for bag in batch.bags.values())
+        threaded = self._threads > 1 and total >= _FEW
+        jobs: list[tuple[int, IntArray, int]] = []
+        for j, parts in lookups.items():
+            lanes = self._lanes(self._counters[j], parts, total) if threaded else 1
+            jobs += [(j, part, lane) for ids in parts for lane, part in enumerate(np.array_split(ids, lanes))]
         for j, lengths in self._by_table.items():
             served = tables.tables[j].features
             lengths.add(np.sum([batch.bags[feature].lengths for feature in served], axis=0))
@@ -129,6 +144,7 @@ class Profiler:
                 self._to_disk(counter)
         self.samples += batch.samples
         self.lookups += total
+        self._refused = False
 
     def profile(self) -> Profile:
         """Return the statistics so far; counting may go on.
@@ -136,6 +152,7 @@ class Profiler:
         Raises:
             InputError: nothing was counted yet.
         """
+        self._check_open()
         if self._tables is None:
             raise InputError(f"{self.name}: nothing was counted yet; a profile needs at least one sample")
         return self.assembled(self._partial(last=False), (self.name,))
@@ -187,6 +204,15 @@ class Profiler:
             self._folder = SpillFolder(self._spill_parent)
         return self._folder
 
+    def _check_open(self) -> None:
+        """Raise InputError where no statistics can come any more."""
+        if self._refused:
+            raise InputError(
+                f"{self.name}: a batch was refused before it was counted whole; begin anew without it"
+            )
+        if self._finished:
+            raise InputError(f"{self.name}: the profiler was finished; nothing can be counted any more")
+
     def _begin_anew(self) -> None:
         assert self._tables is not None
         self.samples = self.lookups = 0
@@ -194,13 +220,19 @@ class Profiler:
         several = [j for j, table in enumerate(self._tables.tables) if len(table.features) > 1]
         self._by_table = {j: LengthCounter() for j in several}
 
-    def _lanes(self, counter: Counter, ids: IntArray, total: int) -> int:
-        """Return between how many threads one table's IDs are split: all, if it has the better part of a batch."""
-        if not counter.is_dense or len(ids) < _LONE or len(ids) * self._threads <= total:
+    def _lanes(self, counter: Counter, parts: list[IntArray], total: int) -> int:
+        """Return between how many threads one table's IDs are split: all, if it has the better part of a batch.
+
+        No counter may have to grow then, which would take it away from other threads.
+        """
+        mine = sum(map(len, parts))
+        if not counter.is_dense or mine < _LONE or mine * self._threads <= total:
+            return 1
+        if not counter.holds(max(int(ids.max()) for ids in parts if len(ids))):
             return 1
         while counter.lanes < self._threads and counter.add_lane():
             pass
-        return counter.lanes if counter.holds(int(ids.max())) else 1
+        return counter.lanes
 
     def _count(self, jobs: list[tuple[int, IntArray, int]], threaded: bool) -> Iterator[tuple[int, IntArray, int]]:
         """Count the IDs of all jobs; yield those that stopped before their end, and where."""
@@ -247,7 +279,7 @@ class Profiler:
                 table = self._tables.tables[j] if self._tables else None
                 assert table is not None
                 to_rows(ids[done:], table, "/".join(table.features), self.name)
-            largest = max(self._counters, key=lambda c: c.bytes)
+            largest = max(self._counters, key=lambda c: (c.bytes, c is counter))
             # One that is in its own way needs no more room once it is empty, and not to grow again from the start.
             self._to_disk(largest, keep=largest is counter)
 
@@ -281,6 +313,7 @@ class Profiler:
             counts.append(parts)
             if last:
                 counter.release()
+                self._finished = True
         return self._with_lengths(tuple(counts))
 
     def _with_lengths(self, counts: tuple[tuple[Counted, ...], ...]) -> Partial:

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recshard.errors import InputError
+from recshard.profile.pairs import Pairs
 from recshard.profile.sorting import rising_order
 from recshard.trace.base import IntArray
 
 BATCH = 1 << 15  # pairs: half a MiB
 MOST_RUNS = 64  # merged at a time
-
-Pairs = tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,25 @@ def merge_groups(runs: list[Run], folder: SpillFolder) -> Iterator[Pairs]:
         yield keys, counts
 
 
+def merge_rows(runs: list[Run], folder: SpillFolder) -> Iterator[tuple[IntArray, IntArray, NDArray[np.bool_]]]:
+    """Yield rows, rising and distinct, the sum of their counts, and whether several pairs were of one row."""
+
+    def marked(group: list[Run]) -> Iterator[Pairs]:
+        for rows, counts, stood in merge(group):
+            yield rows, np.where(stood > 1, -counts, counts)
+
+    while len(runs) > MOST_RUNS:
+        groups = [runs[k : k + MOST_RUNS] for k in range(0, len(runs), MOST_RUNS)]
+        runs = [folder.write(marked(group)) for group in groups]
+    for rows, counts, stood in merge(runs):
+        yield rows, counts, stood > 1
+
+
 def merge(runs: list[Run]) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """Yield IDs, rising and distinct, the sum of their counts, and in how many pairs each stood.
 
-    Memory: about three times `BATCH` pairs a run.
+    A count below 0 stands for a pair that several others were merged into. Memory: about three times `BATCH` pairs
+    a run.
     """
     sources = [run.chunks() for run in runs]
     empty = np.zeros(0, dtype=np.int64)
@@ -150,7 +165,8 @@ def merge(runs: list[Run]) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
         cut = min(int(held[k][0][-1]) for k in live)
         keys, counts = _take(live, sources, held, cut)
         starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
-        yield keys[starts], np.add.reduceat(counts, starts), np.diff(starts, append=len(keys))
+        stood = np.add.reduceat(np.where(counts < 0, 2, 1), starts)
+        yield keys[starts], np.add.reduceat(np.abs(counts), starts), stood
 
 
 def _take(live: list[int], sources: list[Iterator[Pairs]], held: list[Pairs], cut: int) -> Pairs:

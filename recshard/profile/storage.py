@@ -17,8 +17,8 @@ import numpy as np
 from recshard import files
 from recshard.errors import InputError
 from recshard.profile.lengths import Lengths
+from recshard.profile.pairs import Pairs, regrouped
 from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, expected_reached
-from recshard.profile.spill import Pairs
 from recshard.tables import EmbeddingTable, TableSet, format_tables
 from recshard.trace.base import IntArray
 
@@ -30,10 +30,8 @@ VERSION = 2
 _CLASSES = "classes.parquet"
 _ROWS = "rows.parquet"
 _LENGTHS = "lengths.parquet"
-_TABLE = "table:"
 _GROUP = 1 << 20  # rows
 _COVERED = (0.5, 0.8, 0.9, 0.99, 1.0)  # shares of accesses whose fewest rows are told
-_NONE = np.zeros(0, dtype=np.int64)
 
 
 def save_profile(profile: Profile, path: str | Path) -> None:
@@ -57,40 +55,27 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         schema = pa.schema([("table", pa.string()), ("row", pa.int64()), ("count", pa.int64())])
         with pq.ParquetWriter(folder / _ROWS, schema) as writer:
             for j, name in enumerate(names):
-                for rows, counts in _regrouped(profile.hot_chunks(j)):
+                for rows, counts in regrouped(profile.hot_chunks(j), _GROUP):
                     writer.write_table(_columns(schema, name, rows, counts, len(rows)))
-        schema = pa.schema([("feature", pa.string()), ("length", pa.int64()), ("samples", pa.int64())])
+        schema = pa.schema(
+            [("of", pa.string()), ("name", pa.string()), ("length", pa.int64()), ("samples", pa.int64())]
+        )
         with pq.ParquetWriter(folder / _LENGTHS, schema) as writer:
-            for owner, lengths in _named_lengths(profile):
-                writer.write_table(_columns(schema, owner, lengths.length, lengths.samples, len(lengths.length)))
+            for of, name, lengths in _named_lengths(profile):
+                who = [pa.array([text] * len(lengths.length), pa.string()) for text in (of, name)]
+                columns = [*who, pa.array(lengths.length), pa.array(lengths.samples)]
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
         (folder / MARKER).write_text(json.dumps(summary(profile), indent=1, ensure_ascii=False) + "\n")
     files.write_text(tables_beside(target), format_tables(profile.tables))
 
 
-def _regrouped(chunks: Iterator[Pairs]) -> Iterator[Pairs]:
-    """Yield the rows of a table in row groups of one size, whatever pieces they come in: the same bytes always."""
-    held: list[Pairs] = []
-    count = 0
-    for rows, counts in chunks:
-        held.append((rows, counts))
-        count += len(rows)
-        if count >= _GROUP:
-            rows, counts = np.concatenate([r for r, _ in held]), np.concatenate([c for _, c in held])
-            whole = count - count % _GROUP
-            for begin in range(0, whole, _GROUP):
-                yield rows[begin : begin + _GROUP], counts[begin : begin + _GROUP]
-            held, count = [(rows[whole:], counts[whole:])], count - whole
-    if count or not held:
-        yield np.concatenate([r for r, _ in held] or [_NONE]), np.concatenate([c for _, c in held] or [_NONE])
-
-
-def _named_lengths(profile: Profile) -> Iterator[tuple[str, Lengths]]:
-    """Yield the distributions of features, and of tables that serve several under `table:` and their name."""
+def _named_lengths(profile: Profile) -> Iterator[tuple[str, str, Lengths]]:
+    """Yield the distributions of all features, and of the tables that serve several, with what they are of."""
     for feature in profile.features:
-        yield feature.name, feature.lengths
+        yield "feature", feature.name, feature.lengths
     for table, stats in zip(profile.tables.tables, profile.stats, strict=True):
         if len(table.features) > 1:
-            yield _TABLE + table.name, stats.lengths
+            yield "table", table.name, stats.lengths
 
 
 def tables_beside(path: str | Path) -> Path:
@@ -170,11 +155,15 @@ def load_profile(path: str | Path) -> Profile:
             number = code.get(table.name, len(code))
             mine = slice(*np.searchsorted(table_code, [number, number + 1]))
             hashing = HashingStats(**entry["hashing"]) if "hashing" in entry else None
-            own = lengths[_TABLE + table.name if len(table.features) > 1 else table.features[0]]
+            own = (
+                lengths["table", table.name] if len(table.features) > 1 else lengths["feature", table.features[0]]
+            )
             found = TableStats(count[mine], rows[mine], hashing, own)
             stats.append(_checked(found, table, entry["lookups"], folder))
             tables.append(table)
-        features = tuple(FeatureStats(f["name"], f["table"], lengths[f["name"]]) for f in document["features"])
+        features = tuple(
+            FeatureStats(f["name"], f["table"], lengths["feature", f["name"]]) for f in document["features"]
+        )
         tables_set = TableSet(tuple(tables), document["batch_size"])
         samples, source, sampled = document["samples"], tuple(document["source"]), float(document["sampled"])
         if any(f.lengths.lookups != e["lookups"] for f, e in zip(features, document["features"], strict=True)):
@@ -191,14 +180,14 @@ def load_profile(path: str | Path) -> Profile:
     return Profile(tables_set, samples, features, tuple(stats), _row_reader(folder, tables_set), source, sampled)
 
 
-def _read_lengths(folder: Path) -> dict[str, Lengths]:
+def _read_lengths(folder: Path) -> dict[tuple[str, str], Lengths]:
+    """Return distributions by what they are of, `feature` or `table`, and its name."""
     import pyarrow.parquet as pq
 
-    table = pq.read_table(folder / _LENGTHS)
-    names = table["feature"].combine_chunks().dictionary_encode()
-    code, length, samples = names.indices.to_numpy(), table["length"].to_numpy(), table["samples"].to_numpy()
+    frame = pq.read_table(folder / _LENGTHS).to_pandas()
     return {
-        name: Lengths(length[code == k], samples[code == k]) for k, name in enumerate(names.dictionary.to_pylist())
+        (str(of), str(name)): Lengths(part["length"].to_numpy(), part["samples"].to_numpy())
+        for (of, name), part in frame.groupby(["of", "name"], sort=False)
     }
 
 
