@@ -57,6 +57,23 @@ def check_writable(path: str | Path, marker: str) -> None:
         )
 
 
+def check_ours(path: str | Path, first_line: str) -> None:
+    """Raise InputError where a file stands at `path` that does not begin with the line which recshard's own do."""
+    target = Path(path)
+    if not target.exists():
+        return
+    try:
+        with target.open(encoding="utf-8", errors="replace") as file:
+            ours = file.readline().rstrip("\n") == first_line
+    except OSError:
+        ours = False
+    if not ours:
+        raise InputError(
+            f"{target}: exists and was not written by recshard; it is left as it is: choose another output, or "
+            "move it away"
+        )
+
+
 def _is_empty(folder: Path) -> bool:
     return next(folder.iterdir(), None) is None
 

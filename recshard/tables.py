@@ -19,6 +19,7 @@ Ids = Literal["rows", "mod", "hash"]
 WEIGHT_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 DEFAULT_DIM = 64
 DEFAULT_BATCH_SIZE = 65536
+WRITTEN = "# Embedding tables, written by recshard."  # the first line of every tables.toml that is
 _MOST = 10**12  # rows or elements: more is a slip of the keyboard
 
 
@@ -183,7 +184,7 @@ def _check_unique(tables: tuple[EmbeddingTable, ...], source: str) -> None:
 
 def format_tables(tables: TableSet) -> str:
     """Return the TOML text that `load_tables` reads back to the same tables."""
-    lines = [f"batch_size = {tables.batch_size}"]
+    lines = [WRITTEN, f"batch_size = {tables.batch_size}"]
     for t in tables.tables:
         lines += ["", "[[tables]]", f"name = {_quote(t.name)}", f"rows = {t.rows}", f"dim = {t.dim}"]
         lines += [f"dtype = {_quote(t.dtype)}", f"optimizer = {_quote(t.optimizer)}"]

@@ -37,15 +37,20 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Say how much of the accesses moved between rows, in which tables, and what an old plan loses by it."""
+    from recshard.errors import InputError
     from recshard.plan import load_plan, make_plan
     from recshard.profile import load_profile
     from recshard.profile.drift import check_same_tables, drift
     from recshard.replay import replay_profile
-    from recshard.report.drifting import drift_report
+    from recshard.report.drifting import drift_report, loss
     from recshard.topology import load_topology
 
     before, after = load_profile(old), load_profile(new)
     check_same_tables(before, after)
+    if topology is None and (strategy != "search" or time_limit is not None):
+        raise InputError(
+            "drift: plans are made for a topology only; give --topology, or no strategy and time limit"
+        )
     options = strategy_options(time_limit, seed, "highs")
 
     def planned(profile: Profile, name: Path) -> Plan:
@@ -55,7 +60,7 @@ def command(
 
     old_plan = load_plan(plan) if plan is not None else planned(before, old) if topology is not None else None
     kept = replay_profile(old_plan, after) if old_plan is not None else None
-    fresh = replay_profile(planned(after, new), after) if topology is not None else None
+    fresh = planned(after, new) if topology is not None else None
     found = drift(before, after)
 
     def document() -> dict[str, Any]:
@@ -65,7 +70,7 @@ def command(
             result["plan"] = kept.summary()
         if kept is not None and fresh is not None:
             result["new_plan"] = fresh.summary()
-            result["loss"] = float(kept.device_cost_ms.max() / fresh.device_cost_ms.max() - 1.0)
+            result["loss"] = loss(kept, fresh)
         return result
 
     emit(as_json, document, lambda: drift_report(found, kept, fresh))

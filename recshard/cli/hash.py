@@ -31,15 +31,21 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Recommend a hash size for every hashed table, and say how many bytes that frees or costs."""
-    from recshard.files import write_text
+    from recshard.files import check_ours, write_text
     from recshard.profile import load_profile
     from recshard.profile.hash_size import hash_sizes, resized
     from recshard.report.hashing import hash_report
-    from recshard.tables import format_tables
+    from recshard.tables import WRITTEN, format_tables
 
     loaded = load_profile(profile)
     sizes = hash_sizes(loaded, target, growth)
+    if loaded.sampled < 1:
+        note(
+            f"hash: the profile is of a random {loaded.sampled:g} of the samples, and all have more raw IDs; "
+            "say how many times as many (--growth)"
+        )
     if output is not None:
+        check_ours(output, WRITTEN)
         write_text(output, format_tables(resized(loaded.tables, sizes)))
         note(f"tables with the recommended sizes: {output}")
     emit(as_json, lambda: _document(sizes, target), lambda: hash_report(sizes, target))

@@ -74,28 +74,40 @@ def command(
 ) -> None:
     """Count how often every row of every table is used."""
     from recshard.errors import InputError
-    from recshard.files import check_writable
+    from recshard.files import check_ours, check_writable
     from recshard.profile import save_profile
     from recshard.profile.checkpoint import Checkpoint, partial_beside
     from recshard.profile.storage import MARKER, summary, tables_beside
     from recshard.report.profiles import profile_report
-    from recshard.tables import load_tables
+    from recshard.tables import WRITTEN, load_tables
     from recshard.trace import sample as sample_of
+    from recshard.trace.concatenated import parts
 
     check_writable(output, MARKER)
+    check_ours(tables_beside(output), WRITTEN)
     trace = open_for_command(
         traces, format, data, samples, columns, delimiter, names, header, encoding, separator, strings
     )
     trace = sample_of(trace, sample, seed)
     declared = load_tables(tables) if tables is not None else None
     if scheduler is not None:
-        if resume:
-            raise InputError("resume: goes with files that are read here; leave --resume or --scheduler out")
+        if resume or threads is not None:
+            wrong = "resume" if resume else "threads"
+            raise InputError(f"{wrong}: goes with counting here; leave --{wrong} or --scheduler out")
         profile = _on_cluster(trace, scheduler, declared, memory)
         save_profile(profile, output)
     else:
+        if resume and len(parts(trace)) == 1:
+            raise InputError(
+                "resume: counts are kept by input file, and here there is one; leave --resume out (with "
+                "--samples, files are read as one)"
+            )
         checkpoint = Checkpoint(partial_beside(output), resume=resume)
+        if checkpoint.removed:
+            note(f"profile: removed the counts of {checkpoint.removed} files that an interrupted run had kept")
         profile = _here(trace, declared, memory, threads, checkpoint)
+        if resume:
+            note(f"resumed: {checkpoint.resumed} input files were finished before and not read again")
         save_profile(profile, output)
         checkpoint.remove()
     note(f"tables, filled in: {tables_beside(output)}")
@@ -136,8 +148,6 @@ def _here(
         if checkpoint.kept:
             note(f"profile: the counts of finished files are kept in {checkpoint.folder}; --resume takes them up")
         raise
-    if checkpoint.resumed:
-        note(f"resumed: {checkpoint.resumed} input files were finished before and not read again")
     return profile
 
 

@@ -36,10 +36,10 @@ def _bar(what: str, total: int | None) -> Iterator[Callable[[int, int], None]]:
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=12),
         TaskProgressColumn(),
-        TextColumn("{task.completed:,.0f} rows, {task.fields[rate]}, left"),
         TimeRemainingColumn(),
+        TextColumn("left, {task.completed:,.0f} rows, {task.fields[rate]}"),
     )
     begin = time.perf_counter()
     lookups_done = 0

@@ -30,11 +30,11 @@ def command(
     from rich.text import Text
 
     from recshard.errors import InputError
-    from recshard.files import check_writable, write_text
+    from recshard.files import check_ours, check_writable, write_text
     from recshard.profile import save_profile
     from recshard.profile.build import profile_trace
     from recshard.profile.storage import MARKER
-    from recshard.tables import format_tables
+    from recshard.tables import WRITTEN, format_tables
     from recshard.trace import declared_tables, open_trace, parse_samples, take, write_parquet
 
     if output is None and profile is None:
@@ -47,8 +47,9 @@ def command(
         raise InputError(f"{recipe}: describes a data set, not a synthetic model; profile it with --data")
     document: dict[str, Any] = {"recipe": recipe}
     if output is not None:
-        document["samples"] = write_parquet(trace, output)
         beside = output.with_name(output.name + ".tables.toml")
+        check_ours(beside, WRITTEN)
+        document["samples"] = write_parquet(trace, output)
         write_text(beside, format_tables(tables))
         document |= {"trace": str(output), "tables": str(beside)}
     if profile is not None:

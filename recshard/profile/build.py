@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recshard.profile.checkpoint import Checkpoint
+from recshard.profile.checkpoint import Checkpoint, fingerprint
 from recshard.profile.partial import Partial
 from recshard.profile.profile import Profile
 from recshard.profile.profiler import Profiler
@@ -12,7 +12,8 @@ from recshard.tables import TableSet
 from recshard.trace.ahead import ahead
 from recshard.trace.base import DEFAULT_BATCH, Trace
 from recshard.trace.concatenated import parts
-from recshard.trace.selection import declared_tables, sampled_share
+from recshard.trace.memory import MemoryTrace
+from recshard.trace.selection import declared_tables, sampled_share, source_of
 
 Progress = Callable[[int, int], None]
 
@@ -43,7 +44,9 @@ def profile_trace(
     Raises:
         InputError: the trace is empty or malformed, lacks a declared feature, or an ID is outside its table.
     """
-    profiler = Profiler(tables or declared_tables(trace), memory=memory, threads=threads, name=trace.name)
+    profiler = Profiler(
+        declared_tables(trace) if tables is None else tables, memory=memory, threads=threads, name=trace.name
+    )
     declared = profiler.start(trace.features)
     if checkpoint is None or len(parts(trace)) == 1:
         count(profiler, trace, progress)
@@ -52,16 +55,20 @@ def profile_trace(
     for part in parts(trace):
         partial = checkpoint.finished(part, declared)
         if partial is None:
+            before = fingerprint(part, declared)
             count(profiler, part, progress)
-            partial = checkpoint.keep(profiler, part, declared)
+            partial = checkpoint.keep(profiler, part, declared, before)
+        elif progress is not None:
+            progress(partial.samples, 0)
         whole = partial if whole is None else whole.plus(partial)
     assert whole is not None
     return profiler.assembled(whole, (trace.name,), sampled_share(trace))
 
 
 def count(profiler: Profiler, trace: Trace, progress: Progress | None = None) -> None:
-    """Count all of a trace; the next batch is read while one is counted."""
-    for batch in ahead(trace.batches(_batch_size(profiler.memory))):
+    """Count all of a trace; the next batch is read while one is counted, but for batches that a program makes."""
+    batches = trace.batches(_batch_size(profiler.memory))
+    for batch in batches if isinstance(source_of(trace), MemoryTrace) else ahead(batches):
         profiler.update(batch)
         if progress is not None:
             progress(batch.samples, sum(len(bag.values) for bag in batch.bags.values()))

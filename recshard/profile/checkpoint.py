@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
-import shutil
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from recshard.profile.profiler import Profiler
 from recshard.profile.spill import Run, run_file
 from recshard.tables import TableSet
 from recshard.trace.base import Trace
+from recshard.trace.selection import source_of
 
 _VERSION = 1
 _MARKER = "partial-counts.json"
@@ -41,21 +43,56 @@ class Checkpoint:
         self.folder = folder
         self.resumed = 0
         self.kept = 0
+        self.removed = 0
+        self._lock: IO[str] | None = None
+        self._earlier: frozenset[str] = frozenset()
         files.check_writable(folder, _MARKER)
-        if folder.exists() and not resume:
-            try:
-                shutil.rmtree(folder)
-            except OSError as error:
-                raise InputError(f"{folder}: cannot be removed: {error.strerror or error}") from None
-        elif folder.exists():
+        if not (folder / _MARKER).exists():
+            return
+        self._own()
+        earlier = [path.stem for path in folder.glob("*.json") if path.name != _MARKER]
+        if resume:
             files.read_json(folder, _MARKER, "folder of partial counts", _VERSION)
+            self._earlier = frozenset(earlier)
+        else:
+            self.removed = len(earlier)
+            self._empty()
+
+    def _own(self) -> None:
+        """Make the folder where it is not there yet, and keep other runs out of it for as long as this one lives.
+
+        Raises:
+            InputError: another run is at it, or it cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / _MARKER).open("a+")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{self.folder}: another run is making this profile; wait for it, or choose another output"
+            ) from None
+        except OSError as error:
+            raise InputError(f"{self.folder}: cannot be written: {error.strerror or error}") from None
+        if not self._lock.seek(0, os.SEEK_END):
+            self._lock.write(json.dumps({"format_version": _VERSION}) + "\n")
+            self._lock.flush()
+
+    def _empty(self) -> None:
+        """Remove what is kept, the marker last: a folder that was half removed is still known as one."""
+        for path in [path for path in self.folder.iterdir() if path.name != _MARKER]:
+            path.unlink(missing_ok=True)
 
     def finished(self, part: Trace, tables: TableSet) -> Partial | None:
         """Return the counts of an input file that was finished before, or None."""
-        name = _fingerprint(part, tables)
+        name = fingerprint(part, tables)
+        if name not in self._earlier:
+            return None
         path = self.folder / f"{name}.json"
         try:
             document = json.loads(path.read_text())
+            if (self.folder / f"{name}.arrow").stat().st_size != document["bytes"]:
+                return None  # cut short: to be counted again
             counts = tuple((Run(self.folder / f"{name}.arrow", *run),) for run in document["runs"])
             features = {key: _lengths(value) for key, value in document["features"].items()}
             own = tuple(_lengths(value) for value in document["tables"])
@@ -67,13 +104,19 @@ class Checkpoint:
         self.resumed += 1
         return result
 
-    def keep(self, profiler: Profiler, part: Trace, tables: TableSet) -> Partial:
-        """Move the counts of an input file that was just read to its end out of a profiler and keep them."""
-        if not self.kept and not self.folder.exists():
-            files.write_text(self.folder / _MARKER, json.dumps({"format_version": _VERSION}) + "\n")
-        self.kept += 1
-        name = _fingerprint(part, tables)
-        path = self.folder / f"{name}.arrow"
+    def keep(self, profiler: Profiler, part: Trace, tables: TableSet, before: str) -> Partial:
+        """Move the counts of an input file that was just read to its end out of a profiler and keep them.
+
+        Args:
+            profiler: that counted the file and nothing else.
+            part: the file.
+            tables: the declared tables.
+            before: the file's fingerprint before it was read; if it has changed since, it does not count as
+                finished.
+        """
+        if self._lock is None:
+            self._own()
+        path = self.folder / f"{before}.arrow"
         with run_file(path) as writer:
             partial = profiler.drain(writer)
         with path.open("rb") as file:
@@ -85,14 +128,28 @@ class Checkpoint:
             "features": {key: _listed(lengths) for key, lengths in partial.features.items()},
             "tables": [_listed(lengths) for lengths in partial.tables],
             "runs": [[run.first, run.last, run.pairs] for run in runs],
+            "bytes": path.stat().st_size,
         }
-        # Last, and renamed into place: where it stands, the counts are whole.
-        files.write_text(self.folder / f"{name}.json", json.dumps(document))
+        if fingerprint(part, tables) == before:
+            # Last, and renamed into place: where it stands, the counts are whole.
+            files.write_text(self.folder / f"{before}.json", json.dumps(document))
+            self.kept += 1
         return partial
+
+    def close(self) -> None:
+        """Let other runs at the folder; what is kept stays."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def remove(self) -> None:
         """Remove all that was kept: the profile is written."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock is None:
+            return
+        self._empty()
+        (self.folder / _MARKER).unlink(missing_ok=True)
+        self.folder.rmdir()
+        self.close()
 
 
 def partial_beside(profile: Path) -> Path:
@@ -100,9 +157,9 @@ def partial_beside(profile: Path) -> Path:
     return profile.with_name(profile.name + ".partial")
 
 
-def _fingerprint(part: Trace, tables: TableSet) -> str:
+def fingerprint(part: Trace, tables: TableSet) -> str:
     """Return a name that changes with whatever could change the counts of an input file."""
-    path = Path(part.name)
+    path = Path(source_of(part).name)
     state = path.stat() if path.exists() else None
     changed = (state.st_size, state.st_mtime_ns) if state is not None else None
     return hashlib.sha256(repr((part, changed, tables)).encode()).hexdigest()[:32]

@@ -8,6 +8,7 @@ parts counted again.
 from __future__ import annotations
 
 import importlib
+import re
 
 from recshard.errors import InputError
 from recshard.profile.build import count
@@ -21,6 +22,7 @@ from recshard.trace.partition import partitions
 from recshard.trace.selection import declared_tables, sampled_share
 
 _CONNECT_SECONDS = 15
+_ADDRESS = r"((tcp|tls|ucx|ws|wss)://)?[^/:]+:[0-9]+|(tcp|tls)://\[[0-9a-fA-F:]+\]:[0-9]+"
 
 
 def profile_on_cluster(
@@ -43,7 +45,12 @@ def profile_on_cluster(
     except ImportError:
         raise InputError("scheduler: dask.distributed is not installed; pip install 'recshard[cluster]'") from None
 
-    profiler = Profiler(tables or declared_tables(trace), memory=memory, name=trace.name)
+    if not re.fullmatch(_ADDRESS, scheduler):
+        raise InputError(
+            f"scheduler: found '{scheduler}'; accepted: an address such as tcp://host:8786, as `dask "
+            "scheduler` prints it"
+        )
+    profiler = Profiler(declared_tables(trace) if tables is None else tables, memory=memory, name=trace.name)
     declared = profiler.start(trace.features)
     try:
         client = distributed.Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)

@@ -1,9 +1,9 @@
 """Drift: how much of the accesses moved between rows from one profile to another.
 
-Two samples of the same traffic differ too, by luck. How much luck explains is known exactly: given that a row was
-looked up c times in both profiles together, its lookups in the old one would be binomially distributed were there
-no drift, and the mean absolute deviation of a binomial count has a closed form (De Moivre; Diaconis & Zabell,
-"Closed form summation for classical distributions", 1991).
+Two samples of the same traffic differ too, by luck. How much luck explains is known: of the c lookups that a row
+has in both profiles together, the old one's part would be hypergeometrically distributed were there no drift, and
+the mean absolute deviation of that has a closed form (Diaconis & Zabell, "Closed form summation for classical
+distributions", 1991).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Drift:
 def drift(old: Profile, new: Profile) -> Drift:
     """Return how accesses moved between the rows of each table.
 
-    Memory: 24 bytes a row seen of one table at a time.
+    Memory: some 90 bytes a row seen of one table at a time.
 
     Raises:
         InputError: profiles of different tables; names the first difference.
@@ -101,12 +101,14 @@ def _table_drift(old: Profile, new: Profile, index: int) -> TableDrift:
     for k, (seen, counts) in enumerate((before, after)):
         lookups[k, np.searchsorted(rows, seen)] = counts
     totals = lookups.sum(axis=1)
-    moved = by_luck = new_rows = 0.0
+    moved, by_luck, new_rows = 0.0, 0.0, 0.0
     if totals.all():
         share = lookups / totals[:, None]
         moved = float(np.abs(share[0] - share[1]).sum() / 2)
         new_rows = float(share[1, lookups[0] == 0].sum())
         by_luck = _by_luck(lookups.sum(axis=0), int(totals[0]), int(totals[1]))
+    elif totals.any():  # a table that came into use, or went out of it
+        moved, new_rows = 1.0, float(totals[1] > 0)
     name = old.tables.tables[index].name
     return TableDrift(
         name, moved, by_luck, new_rows, old.accesses_per_sample(index), new.accesses_per_sample(index)
@@ -122,14 +124,21 @@ def _by_row(profile: Profile, index: int) -> tuple[IntArray, IntArray]:
 def _by_luck(pooled: IntArray, old: int, new: int) -> float:
     """Return the expected distance of two samples of the same traffic, given the counts of both together."""
     count, rows = np.unique(pooled, return_counts=True)
-    deviation = binomial_deviation(count, old / (old + new))
+    deviation = sampling_deviation(count, old, old + new)
     return float(np.dot(rows, deviation) * (1.0 / old + 1.0 / new) / 2)
 
 
-def binomial_deviation(count: IntArray, chance: float) -> FloatArray:
-    """Return the mean absolute deviation of binomial counts of `count` draws each, shape (n,)."""
-    m = np.floor(count * chance) + 1.0
-    log_choose = gammaln(count + 1.0) - gammaln(m + 1.0) - gammaln(count - m + 1.0)
-    with np.errstate(divide="ignore"):
-        log = np.log(2.0 * m) + log_choose + m * np.log(chance) + (count - m + 1.0) * np.log1p(-chance)
-    return np.asarray(np.where(m > count, 0.0, np.exp(log)))
+def sampling_deviation(count: IntArray, drawn: int, total: int) -> FloatArray:
+    """Return the mean absolute deviation of how many of `count` are among `drawn` of `total`, shape (n,)."""
+    m = np.floor(count * (drawn / total)) + 1.0
+    rest = total - drawn - count + m
+    possible = (m <= count) & (m <= drawn) & (rest > 0)
+    m = np.where(possible, m, 1.0)
+    rest = np.where(possible, rest, 1.0)
+    log = np.log(2.0 * m * rest / total) + _log_choose(count, m)
+    log += _log_choose(total - count, np.where(possible, drawn - m, 0.0)) - _log_choose(total, drawn)
+    return np.asarray(np.where(possible, np.exp(log), 0.0))
+
+
+def _log_choose(n: FloatArray | IntArray | int, k: FloatArray | int) -> FloatArray:
+    return np.asarray(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))

@@ -15,6 +15,7 @@ from recshard.profile.profile import Profile, expected_reached
 from recshard.tables import EmbeddingTable, TableSet
 
 _MOST_ROWS = 10**12
+_MOST_GROWTH = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class HashSize:
 
     Attributes:
         table: as it is now.
-        distinct_ids: raw IDs to make room for; None where IDs are rows already and nothing can be said.
+        distinct_ids: raw IDs to make room for; None where IDs are rows already, or taken modulo, so that how they
+            collide follows from the IDs and not from chance.
         collided: measured share of accesses that land on a row which several IDs share.
         expected: share of collided accesses to be expected of the present size.
         rows: recommended, the least that meet the target; the present ones where nothing can be said.
@@ -84,14 +86,14 @@ def hash_sizes(profile: Profile, target: float, growth: float = 1.0) -> list[Has
     Raises:
         InputError: a target outside 0 … 1 or growth below 1.
     """
-    if not 1 <= growth < math.inf:
-        raise InputError(f"growth: found {growth}; accepted: 1 or more")
+    if not 1 <= growth <= _MOST_GROWTH:
+        raise InputError(f"growth: found {growth}; accepted: 1 to {_MOST_GROWTH:,}")
     return [_hash_size(profile, j, target, growth) for j in range(len(profile.tables))]
 
 
 def _hash_size(profile: Profile, index: int, target: float, growth: float) -> HashSize:
     table, stats = profile.tables.tables[index], profile.stats[index]
-    if stats.hashing is None:
+    if stats.hashing is None or table.ids == "mod":
         return HashSize(table, None, None, None, table.rows, None, None)
     ids = math.ceil(stats.hashing.distinct_ids * growth)
     rows = rows_for_collisions(ids, target)
@@ -99,7 +101,7 @@ def _hash_size(profile: Profile, index: int, target: float, growth: float) -> Ha
         table,
         ids,
         stats.hashing.collided_accesses / stats.lookups if stats.lookups else 0.0,
-        collided_share(ids, table.rows),
+        collided_share(stats.hashing.distinct_ids, table.rows),
         rows,
         collided_share(ids, rows),
         expected_reached(ids, rows) / rows,

@@ -44,13 +44,14 @@ def infer_table(table: EmbeddingTable, distinct: int, top: int) -> EmbeddingTabl
     """Return `table` with rows and ids filled in from the number of distinct raw IDs that it met and the largest.
 
     IDs that fill at least a quarter of 0 … max are rows already; others are hashed into twice as many rows
-    as there are distinct IDs. A table that met no ID gets one row.
+    as there are distinct IDs. A table that met no ID gets one row,
+    into which all that come later are hashed.
     """
     if table.is_complete:
         return table
     size = top + 1 if distinct else 1
     ids = table.ids
     if ids is None:
-        ids = "rows" if 4 * distinct >= size or not distinct else "hash"
+        ids = "rows" if distinct and 4 * distinct >= size else "hash"
     rows = table.rows or (size if ids == "rows" else max(1, 2 * distinct))
     return replace(table, rows=rows, ids=ids)

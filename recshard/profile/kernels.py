@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from recshard.profile.prefetch import prefetch
 from recshard.trace.base import IntArray
+from recshard.trace.hashing import mix
 
 CountArray = NDArray[np.uint32]
 
@@ -44,12 +45,8 @@ def count_dense(ids: IntArray, begin: int, counts: CountArray) -> int:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _home(key: int, mask: int) -> np.int64:
-    """Return the slot where the search for `key` begins (splitmix64 finaliser)."""
-    mixed = np.uint64(key)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed = mixed ^ (mixed >> np.uint64(31))
-    return np.int64(mixed & np.uint64(mask))
+    """Return the slot where the search for `key` begins."""
+    return np.int64(mix(np.uint64(key)) & np.uint64(mask))
 
 
 @numba.njit(cache=True, nogil=True, inline="always")

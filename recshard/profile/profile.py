@@ -104,7 +104,7 @@ def expected_reached(ids: int, rows: int) -> float:
     return float(-rows * np.expm1(ids * np.log1p(-1.0 / rows))) if rows > 1 else float(min(ids, 1))
 
 
-def expected_ids(reached: int, rows: int) -> float:
+def expected_ids(reached: float, rows: int) -> float:
     """Return how many raw IDs, hashed uniformly into `rows`, reach `reached` of them on average: the inverse."""
     if reached >= rows:
         return float("inf") if rows > 1 else 1.0

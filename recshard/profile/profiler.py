@@ -162,7 +162,13 @@ class Profiler:
 
         Args:
             sampled: share of the source's samples that were counted.
+
+        Raises:
+            InputError: nothing was counted yet, or the statistics were taken before.
         """
+        self._check_open()
+        if self._tables is None:
+            raise InputError(f"{self.name}: nothing was counted yet; a profile needs at least one sample")
         return self.assembled(self._partial(last=True), (self.name,), sampled)
 
     def save(self, path: str | Path) -> None:
@@ -195,6 +201,10 @@ class Profiler:
         assert self._tables is not None
         working = self.memory - self._allowance.total
         if not partial.samples:
+            if sampled < 1:
+                raise InputError(
+                    f"{self.name}: a random {sampled:g} of the samples chose none; take a larger share (--sample)"
+                )
             raise InputError(f"{self.name}: the trace is empty; a profile needs at least one sample")
         return assemble(self._tables, partial, source, self.folder, working, self._keep, sampled)
 

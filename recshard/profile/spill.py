@@ -98,10 +98,7 @@ def run_file(path: Path) -> Iterator[RunWriter]:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             yield RunWriter(path, writer, schema)
     except OSError as error:
-        raise InputError(
-            f"{path}: counts beyond the memory allowed cannot be written: {error}; allow more memory (--memory), "
-            "or make room there"
-        ) from None
+        raise InputError(f"{path}: counts cannot be written to disk: {error}; make room there") from None
 
 
 class SpillFolder:

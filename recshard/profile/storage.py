@@ -19,7 +19,7 @@ from recshard.errors import InputError
 from recshard.profile.lengths import Lengths
 from recshard.profile.pairs import Pairs, regrouped
 from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, expected_reached
-from recshard.tables import EmbeddingTable, TableSet, format_tables
+from recshard.tables import WRITTEN, EmbeddingTable, TableSet, format_tables
 from recshard.trace.base import IntArray
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def save_profile(profile: Profile, path: str | Path) -> None:
     import pyarrow.parquet as pq
 
     target = Path(path)
+    files.check_ours(tables_beside(target), WRITTEN)
     with files.new_folder(target, MARKER) as folder:
         names = [t.name for t in profile.tables.tables]
         schema = pa.schema([("table", pa.string()), ("count", pa.int64()), ("rows", pa.int64())])

@@ -157,7 +157,8 @@ def table_of(title: str, columns: Sequence[str]) -> Table:
     """Return an empty table whose first column is a name and whose others are numbers."""
     table = _table(title)
     for k, name in enumerate(columns):
-        table.add_column(name, justify="right" if k else "left")
+        # Where a terminal is narrow, numbers go on in the next line and are never cut.
+        table.add_column(name, justify="right" if k else "left", overflow="fold")
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from recshard.plan.plan import Plan
 from recshard.profile.drift import Drift
 from recshard.replay import Replay
 from recshard.report.console import share, table_of
@@ -12,13 +13,22 @@ from recshard.report.console import share, table_of
 _TOP = 20
 
 
-def drift_report(drift: Drift, kept: Replay | None, fresh: Replay | None) -> RenderableType:
+def loss(kept: Replay, fresh: Plan) -> float:
+    """Return by how much an old plan is slower on new traffic than a plan made for it, as a share.
+
+    The old plan is measured: it has not seen the traffic. The new one has, and would be flattered by it, so of it
+    stands what it expects of traffic to come.
+    """
+    return float(kept.device_cost_ms.max() / fresh.bottleneck_ms - 1.0)
+
+
+def drift_report(drift: Drift, kept: Replay | None, fresh: Plan | None) -> RenderableType:
     """Return the tables whose accesses moved most, and what a plan of the old profile costs on the new one.
 
     Args:
         drift: between the profiles.
         kept: the old plan on the new profile, if there is one.
-        fresh: a plan of the new profile on it, if there is one.
+        fresh: a plan made from the new profile, if there is one.
     """
     shown = drift.tables[:_TOP]
     title = f"the {len(shown)} tables that moved most, of {len(drift.tables)}"
@@ -44,7 +54,9 @@ def drift_report(drift: Drift, kept: Replay | None, fresh: Replay | None) -> Ren
             f"it was made), {share(kept.slow_share)} of accesses outside the fastest tier"
         )
         if fresh is not None:
-            best = float(fresh.device_cost_ms.max())
-            text += f"; a new plan costs {best:.4g} ms: the old one loses {share(max(0.0, cost / best - 1.0))}"
+            text += (
+                f"; a plan made from the new profile expects {fresh.bottleneck_ms:.4g} ms: the old one loses "
+                f"{share(max(0.0, loss(kept, fresh)))}"
+            )
         sentences.append(text + ".")
     return Group(table, *(Text(sentence) for sentence in sentences))

@@ -18,14 +18,16 @@ def hash_report(sizes: Sequence[HashSize], target: float) -> RenderableType:
         "table",
         "raw IDs",
         "rows now",
-        "collided accesses",
+        "collided",
         "expected",
-        "rows recommended",
+        "rows then",
         "expected then",
-        "occupancy then",
+        "occupied then",
         "bytes freed",
     )
-    table = table_of(f"hash sizes for at most {share(target)} of accesses on shared rows", names)
+    table = table_of(
+        f"hash sizes for at most {share(target)} of accesses collided: on rows that several IDs share", names
+    )
     hashed = [size for size in sizes if size.distinct_ids is not None]
     for size in hashed:
         table.add_row(
@@ -43,7 +45,7 @@ def hash_report(sizes: Sequence[HashSize], target: float) -> RenderableType:
     sentence = f"Together this {'frees' if freed >= 0 else 'costs'} {format_bytes(abs(freed))}."
     already = len(sizes) - len(hashed)
     if already:
-        sentence += f" Of {already} tables the IDs are rows already; what was hashed into them is not known."
+        sentence += f" Of {already} tables the IDs are rows already or taken modulo: chance has no say there."
     return Group(table, Text(sentence)) if hashed else Text(sentence)
 
 

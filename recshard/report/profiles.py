@@ -20,7 +20,10 @@ def profile_report(profile: Profile) -> RenderableType:
     if any(len(table.features) > 1 for table in profile.tables.tables):
         parts.append(_features(profile))
     parts.append(Text(_reuse(profile)))
-    if any(stats.hashing is None for stats in profile.stats):
+    if any(
+        stats.hashing is None and 0 < stats.seen_rows < table.rows
+        for stats, table in zip(profile.stats, profile.tables.tables, strict=True)
+    ):
         parts.append(Text(_ROWS_ALREADY))
     if profile.sampled < 1:
         parts.append(Text(f"Counted in a random {share(profile.sampled)} of the samples."))

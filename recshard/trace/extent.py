@@ -7,12 +7,17 @@ import zlib
 from pathlib import Path
 
 from recshard.trace.arrays import NpyTrace, NpzTrace
+from recshard.trace.bags import BagsTrace
 from recshard.trace.base import Trace
 from recshard.trace.concatenated import Concatenated
+from recshard.trace.criteo import CriteoTrace
 from recshard.trace.joins import JoinedTrace
+from recshard.trace.libfm import LibfmTrace
 from recshard.trace.parquet import ParquetTrace, rows_in
+from recshard.trace.recbole import RecboleTrace
 from recshard.trace.selection import inside
 from recshard.trace.synthetic import SyntheticTrace
+from recshard.trace.text import TextTrace
 
 _HEAD_BYTES = 1 << 18
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -38,8 +43,9 @@ def expected_samples(trace: Trace) -> int | None:
         whole, kept = within
         samples = expected_samples(whole)
         return None if samples is None else kept(samples)
-    path = Path(trace.name)
-    return _lines(path) if path.is_file() else None
+    if isinstance(trace, TextTrace | CriteoTrace | RecboleTrace | LibfmTrace | BagsTrace):
+        return _lines(Path(trace.name))
+    return None
 
 
 def _lines(path: Path) -> int | None:

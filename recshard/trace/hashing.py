@@ -55,7 +55,7 @@ def _hash_rows(ids: IntArray, rows: int) -> IntArray:
     # One pass, in order.
     result = np.empty(len(ids), dtype=np.int64)
     for i in range(len(ids)):
-        result[i] = np.int64(_mix(np.uint64(ids[i]) + np.uint64(_GOLDEN)) % np.uint64(rows))
+        result[i] = np.int64(mix(np.uint64(ids[i]) + np.uint64(_GOLDEN)) % np.uint64(rows))
     return result
 
 
@@ -74,12 +74,13 @@ def sampled(begin: int, samples: int, share: float, seed: tuple[int, int]) -> ND
 def _below(begin: int, samples: int, start: np.uint64, limit: np.uint64) -> NDArray[np.bool_]:
     kept = np.empty(samples, dtype=np.bool_)
     for i in range(samples):
-        kept[i] = _mix(start + np.uint64(begin + i) * np.uint64(_GOLDEN)) < limit
+        kept[i] = mix(start + np.uint64(begin + i) * np.uint64(_GOLDEN)) < limit
     return kept
 
 
-@numba.njit(cache=True, inline="always")
-def _mix(value: np.uint64) -> np.uint64:
+@numba.njit(cache=True, nogil=True, inline="always")
+def mix(value: np.uint64) -> np.uint64:
+    """Return the splitmix64 finaliser of 64 bits: a bijection that leaves no order."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(_MIX_1)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(_MIX_2)
     return value ^ (value >> np.uint64(31))

@@ -33,8 +33,8 @@ class RecboleTrace:
 
     text: TextTrace
     features: tuple[str, ...]
-    sequences: frozenset[str]
-    strings: frozenset[str]
+    sequences: tuple[str, ...]
+    strings: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -92,8 +92,8 @@ def open_recbole(
         InputError: a missing file, a header without types, no column of tokens, or a column that is not there.
     """
     traces = [_opened(path, columns, strings, encoding) for path in paths]
-    found = frozenset[str]().union(*(_found_strings(trace) for trace in traces))
-    return [replace(trace, strings=trace.strings | found) for trace in traces]
+    found = set(strings).union(*(_found_strings(trace) for trace in traces))
+    return [replace(trace, strings=tuple(sorted(found))) for trace in traces]
 
 
 def _opened(path: Path, columns: tuple[str, ...], strings: tuple[str, ...], encoding: str) -> RecboleTrace:
@@ -129,16 +129,16 @@ def _opened(path: Path, columns: tuple[str, ...], strings: tuple[str, ...], enco
     return RecboleTrace(
         TextTrace(file, options, options.names, features),
         features,
-        frozenset(name for name in features if types[name] == "token_seq"),
-        frozenset(strings),
+        tuple(name for name in features if types[name] == "token_seq"),
+        strings,
     )
 
 
-def _found_strings(trace: RecboleTrace) -> frozenset[str]:
+def _found_strings(trace: RecboleTrace) -> set[str]:
     for _, columns in trace.text.arrow_chunks(trace.features):
-        return frozenset(
+        return {
             name
             for name, column in columns.items()
             if not _holds_numbers(_tokens(column, name in trace.sequences))
-        )
-    return frozenset()
+        }
+    return set()

@@ -28,12 +28,12 @@ class _Taken:
         return self.trace.features
 
     def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
-        return rebatch(self._chunks(), batch_size)
+        return rebatch(self._chunks(batch_size), batch_size)
 
-    def _chunks(self) -> Iterator[Batch]:
+    def _chunks(self, batch_size: int) -> Iterator[Batch]:
         start, stop, step = self.samples.start or 0, self.samples.stop, self.samples.step or 1
         begin = 0
-        for batch in self.trace.batches():
+        for batch in self.trace.batches(batch_size):
             if stop is not None and begin >= stop:
                 return
             index = np.arange(begin, begin + batch.samples)
@@ -111,11 +111,11 @@ class Sampled:
         return self.trace.features
 
     def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
-        return rebatch(self._chunks(), batch_size)
+        return rebatch(self._chunks(batch_size), batch_size)
 
-    def _chunks(self) -> Iterator[Batch]:
+    def _chunks(self, batch_size: int) -> Iterator[Batch]:
         begin = self.begin
-        for batch in self.trace.batches():
+        for batch in self.trace.batches(batch_size):
             kept = sampled(begin, batch.samples, self.share, self.seed)
             begin += batch.samples
             if kept.any():
@@ -125,12 +125,14 @@ class Sampled:
 def sample(trace: Trace, share: float, seed: int = 0) -> Trace:
     """Return about `share` of the samples of `trace`, chosen at random.
 
-    Whether a sample is chosen depends on the seed, the number of its file and its own number there, and on nothing
-    else: whoever reads a file, alone or among others, chooses the same samples.
+    Whether a sample is chosen depends on the seed, the number of its file in the list of files and its own number
+    in the file, and on nothing else: whoever reads a part of these files chooses the same samples there.
 
     Raises:
-        InputError: a share that is not above 0 and at most 1.
+        InputError: a share that is not above 0 and at most 1, or a negative seed.
     """
+    if seed < 0:
+        raise InputError(f"seed: found {seed}; accepted: whole numbers from 0")
     if not 0 < share <= 1:
         raise InputError(f"sample: found {share}; accepted: a share above 0 and at most 1, such as 0.01")
     if share == 1:
@@ -153,6 +155,12 @@ def inside(trace: Trace) -> tuple[Trace, Callable[[int], int]] | None:
     if isinstance(trace, _Selected):
         return trace.trace, lambda samples: samples
     return None
+
+
+def source_of(trace: Trace) -> Trace:
+    """Return the trace that `trace` is a part of, of whatever kind the part is."""
+    within = inside(trace)
+    return trace if within is None else source_of(within[0])
 
 
 def sampled_share(trace: Trace) -> float:
@@ -189,7 +197,10 @@ def select(trace: Trace, features: Sequence[str]) -> Trace:
                 f"{trace.name}: no column '{feature}'{nearest(feature, trace.features)}; present: "
                 f"{', '.join(trace.features)}"
             )
-    return trace if tuple(features) == trace.features else _Selected(trace, tuple(features))
+    if tuple(features) == trace.features:
+        return trace
+    chosen = tuple(_Selected(part, tuple(features)) for part in parts(trace))
+    return chosen[0] if len(chosen) == 1 else Concatenated(chosen)
 
 
 def declared_tables(trace: Trace) -> TableSet | None:

@@ -52,8 +52,12 @@ def test_finished_files_are_not_read_again(logs: Path, tmp_path: Path) -> None:
     last = logs / f"{FILES - 1}.csv"
     sound = last.read_bytes()
     last.write_text("row,raw\n1,2\n3,four\n")
+    interrupted = Checkpoint(tmp_path / "p.partial")
     with pytest.raises(InputError, match="found 'four'"):
-        profile_trace(trace, checkpoint=Checkpoint(tmp_path / "p.partial"))
+        profile_trace(trace, checkpoint=interrupted)
+    with pytest.raises(InputError, match="another run is making this profile"):
+        Checkpoint(tmp_path / "p.partial", resume=True)
+    interrupted.close()
     last.write_bytes(sound)
     for number in range(FILES - 1):
         spoil(logs / f"{number}.csv")
@@ -71,11 +75,14 @@ def test_finished_files_are_not_read_again(logs: Path, tmp_path: Path) -> None:
 def test_whatever_could_change_counts_makes_a_file_unfinished(logs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "p.partial"
     trace = open_trace(str(logs / "*.csv"))
-    profile_trace(trace, checkpoint=Checkpoint(folder))
+    first = Checkpoint(folder)
+    profile_trace(trace, checkpoint=first)
+    first.close()
 
     def resumed(trace: object, tables: TableSet | None = None) -> int:
         checkpoint = Checkpoint(folder, resume=True)
         profile_trace(trace, tables, checkpoint=checkpoint)
+        checkpoint.close()
         return checkpoint.resumed
 
     assert resumed(trace) == FILES
@@ -88,9 +95,12 @@ def test_whatever_could_change_counts_makes_a_file_unfinished(logs: Path, tmp_pa
 
 def test_a_run_that_is_not_resumed_begins_anew(logs: Path, tmp_path: Path) -> None:
     trace = open_trace(str(logs / "*.csv"))
-    profile_trace(trace, checkpoint=Checkpoint(tmp_path / "p.partial"))
+    first = Checkpoint(tmp_path / "p.partial")
+    profile_trace(trace, checkpoint=first)
+    first.close()
     checkpoint = Checkpoint(tmp_path / "p.partial")
-    assert not (tmp_path / "p.partial").exists()
+    assert checkpoint.removed == FILES
+    assert len(list((tmp_path / "p.partial").iterdir())) == 1
     profile_trace(trace, checkpoint=checkpoint)
     assert checkpoint.resumed == 0
 
@@ -128,3 +138,34 @@ def test_killed_at_any_moment_the_old_profile_stays_and_the_rest_is_resumed(tmp_
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert bytes_of(tmp_path / "p") == resumed
     assert load_profile(tmp_path / "p").samples == 12 * 60_000
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_finished(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = open_trace(str(logs / "*.csv"))
+    checkpoint = Checkpoint(tmp_path / "p.partial")
+    keep = checkpoint.keep
+
+    def grown(*arguments: object) -> object:
+        with (logs / "0.csv").open("a") as file:
+            file.write("1,2\n")
+        return keep(*arguments)
+
+    monkeypatch.setattr(checkpoint, "keep", grown)
+    profile_trace(trace, checkpoint=checkpoint)
+    assert checkpoint.kept == FILES - 1
+
+
+def test_counts_cut_short_are_counted_again(logs: Path, tmp_path: Path) -> None:
+    trace = open_trace(str(logs / "*.csv"))
+    first = Checkpoint(tmp_path / "p.partial")
+    save_profile(profile_trace(trace, checkpoint=first), tmp_path / "whole")
+    first.close()
+    victims = sorted((tmp_path / "p.partial").glob("*.arrow"))
+    victims[0].write_bytes(victims[0].read_bytes()[:500])
+    victims[1].unlink()
+    again = Checkpoint(tmp_path / "p.partial", resume=True)
+    save_profile(profile_trace(trace, checkpoint=again), tmp_path / "resumed")
+    assert again.resumed == FILES - 2
+    assert bytes_of(tmp_path / "resumed") == bytes_of(tmp_path / "whole")

@@ -212,6 +212,7 @@ def test_a_profile_is_the_same_bytes_however_little_memory_and_however_many_thre
 ) -> None:
     trace = demo(20_000)
     tables = trace.tables if declared else TableSet(())
+    assert profile_trace(trace, tables).tables.tables[0].dim == (16 if declared else 64)
     save_profile(profile_trace(trace, tables, threads=1), tmp_path / "ample")
     monkeypatch.setattr(profiler, "LEAST_MEMORY", 1)
     spilled = profile_trace(trace, tables, memory=4 << 20, threads=2)
@@ -229,7 +230,6 @@ def test_a_little_memory_does_go_to_disk(monkeypatch: pytest.MonkeyPatch) -> Non
     rng = np.random.default_rng(0)
     values = rng.integers(0, 2**40, 200_000)
     counting.update(Batch(1, {"a": Bag(values, np.array([len(values)]))}))
-    assert counting.partial().counts[0]
     assert len(counting.partial().counts[0]) > 1
 
 
@@ -255,6 +255,74 @@ def test_features_that_change_between_batches_are_refused() -> None:
 def test_too_little_memory_is_refused() -> None:
     with pytest.raises(InputError, match=r"memory: found 0.000977 GiB; accepted: 0.0625 GiB or more"):
         Profiler(memory=2**20)
+
+
+def test_icdf_takes_shares_as_they_are_written() -> None:
+    counting = Profiler(threads=1)
+    counting.update(Batch(1, {"a": Bag(np.arange(100), np.array([100]))}))
+    profile = counting.profile()
+    assert [profile.rows_for(0, k / 100) for k in range(101)] == list(range(101))
+
+
+def test_top_rows_are_as_many_as_asked_for_in_whatever_pieces_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiler, "LEAST_MEMORY", 1)
+    counting = Profiler(memory=1 << 18)
+    ids = np.repeat(np.arange(3_000), 1 + np.arange(3_000) % 7)
+    counting.update(Batch(1, {"a": Bag(ids, np.array([len(ids)]))}))
+    rows, counts = counting.profile().top_rows(0, 1_000)
+    assert len(rows) == 1_000
+    assert counts.tolist() == sorted(1 + np.arange(3_000) % 7, reverse=True)[:1_000]
+
+
+@pytest.mark.parametrize("outlier", [200_000, 2**61])
+def test_no_lookup_is_lost_where_features_share_a_table_and_its_range_grows(outlier: int) -> None:
+    table = TableSet((EmbeddingTable("t", 0, features=("a", "b"), ids=None),))
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        counting = Profiler(table, threads=2)
+        first, second = rng.integers(0, 60_000, (2, 1_000_000))
+        few = np.append(rng.integers(0, 60_000, 200), outlier)
+        for a, b in ((first, few[:1]), (second, few)):
+            counting.update(Batch(1, {"b": Bag(b, np.array([len(b)])), "a": Bag(a, np.array([len(a)]))}))
+        assert counting.profile().lookups == 2_000_000 + 202
+
+
+def test_a_dominant_table_is_counted_by_two_threads_at_once() -> None:
+    counting = Profiler(TableSet((EmbeddingTable("t", 60_000, features=("a",)),)), threads=2)
+    ids = np.random.default_rng(0).integers(0, 60_000, 1_000_000)
+    for _ in range(2):
+        counting.update(Batch(1, {"a": Bag(ids, np.array([len(ids)]))}))
+    (counter,) = counting._counters
+    assert counter.lanes == 2
+    rows, counts = counting.finish().hot_rows(0)
+    assert (counts == 2 * np.bincount(ids)[rows]).all()
+
+
+def test_many_tables_in_little_memory_end_or_are_refused() -> None:
+    bags = {f"t{k}": Bag(np.arange(800) * 10**9, np.array([800])) for k in range(1_400)}
+    counting = Profiler(memory=1 << 26, threads=1)
+    counting.update(Batch(1, bags))
+    assert counting.profile().lookups == 1_400 * 800
+    more = bags | {f"u{k}": bags["t0"] for k in range(400)}
+    with pytest.raises(InputError, match=r"memory: found 0.0625 GiB; accepted: .* for 1800 tables"):
+        Profiler(memory=1 << 26).update(Batch(1, more))
+
+
+def test_after_a_refused_batch_or_the_end_nothing_more_is_counted() -> None:
+    tables = TableSet((EmbeddingTable("x", 10, features=("x",)), EmbeddingTable("y", 10, features=("y",))))
+    counting = Profiler(tables)
+    one = np.array([1])
+    with pytest.raises(InputError, match="outside its 10 rows"):
+        counting.update(Batch(1, {"x": Bag(one, one), "y": Bag(np.array([99]), one)}))
+    for refused in (counting.profile, lambda: counting.update(Batch(1, {"x": Bag(one, one), "y": Bag(one, one)}))):
+        with pytest.raises(InputError, match="a batch was refused"):
+            refused()
+    done = Profiler(tables)
+    done.update(Batch(1, {"x": Bag(one, one), "y": Bag(one, one)}))
+    assert done.finish().lookups == 2
+    for refused in (done.profile, done.finish):
+        with pytest.raises(InputError, match="was finished"):
+            refused()
 
 
 @pytest.mark.parametrize("lookups", [1_000, 300_000])

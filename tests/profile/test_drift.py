@@ -12,7 +12,7 @@ from recshard.errors import InputError
 from recshard.plan import make_plan
 from recshard.profile import Profile
 from recshard.profile.build import profile_trace
-from recshard.profile.drift import binomial_deviation, drift
+from recshard.profile.drift import drift, sampling_deviation
 from recshard.replay import replay_plan, replay_profile
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.topology import Group, Tier, Topology
@@ -35,12 +35,22 @@ def test_moved_is_the_total_variation_distance(old: list[int], new: list[int]) -
     assert found.new_rows == pytest.approx(sum(share[1][i] for i in range(21) if i not in old))
 
 
-@given(st.integers(1, 300), st.floats(0.01, 0.99))
-def test_binomial_deviation_is_that_of_the_distribution(draws: int, chance: float) -> None:
-    values = np.arange(draws + 1)
-    mass = scipy_stats.binom.pmf(values, draws, chance)
-    expected = float(np.dot(mass, np.abs(values - draws * chance)))
-    assert binomial_deviation(np.array([draws]), chance)[0] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+@given(st.integers(1, 300), st.integers(1, 300), st.data())
+def test_the_deviation_is_that_of_drawing_without_replacement(old: int, new: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, old + new))
+    values = np.arange(count + 1)
+    mass = scipy_stats.hypergeom.pmf(values, old + new, count, old)
+    expected = float(np.dot(mass, np.abs(values - count * old / (old + new))))
+    found = sampling_deviation(np.array([count]), old, old + new)[0]
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_one_row_cannot_move_by_luck_and_a_table_out_of_use_has_moved_whole() -> None:
+    assert drift(profile_of([3] * 50), profile_of([3] * 20)).by_luck == pytest.approx(0, abs=1e-9)
+    trace = MemoryTrace({"a": [[], []]})
+    unused = profile_trace(trace, TABLES)
+    came, went = drift(unused, profile_of([1])).tables[0], drift(profile_of([1]), unused).tables[0]
+    assert (came.moved, came.new_rows, went.moved, went.new_rows) == (1, 1, 1, 0)
 
 
 def test_the_same_traffic_moves_by_luck_alone_and_other_traffic_by_more() -> None:
