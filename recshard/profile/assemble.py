@@ -16,7 +16,7 @@ from recshard.profile.spill import SpillFolder
 from recshard.tables import TableSet
 from recshard.trace.hashing import to_rows
 
-_PAIR_BYTES = 64  # of a row and its count while they are sorted
+_PAIR_BYTES = 128  # of a row and its count while they are sorted
 
 
 def assemble(

@@ -15,7 +15,7 @@ from recshard.profile.spill import BATCH, Run, SpillFolder, merge_rows
 from recshard.trace.base import IntArray
 
 _SMALL = 1 << 16  # counts below are tallied by index
-_SORTED_PAIR = 80  # bytes of a row and its count while they are sorted and written
+_SORTED_PAIR = 128  # bytes of a row and its count while they are sorted and written
 
 
 class InMemory:

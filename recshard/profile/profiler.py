@@ -24,8 +24,8 @@ from recshard.trace.base import Batch, IntArray
 from recshard.trace.hashing import to_rows
 from recshard.trace.memory import Source, to_batch
 
-LEAST_MEMORY = 1 << 26
-_COUNTERS = 5 / 8  # of the memory; the rest is for batches, and at the end for sorting and writing
+LEAST_MEMORY = 1 << 27
+_COUNTERS = 1 / 2  # of the memory; the rest is for batches, and at the end for sorting and writing
 _FEW = 100_000  # lookups that are counted before threads could be woken
 _LONE = 1 << 17  # lookups of one table that are worth splitting between threads
 
@@ -46,7 +46,7 @@ class Profiler:
         name: of the source, in messages and in the profile.
 
     Raises:
-        InputError: less memory than 64 MiB, or tables that cannot be read.
+        InputError: less memory than 128 MiB, or tables that cannot be read.
     """
 
     def __init__(

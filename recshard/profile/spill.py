@@ -24,6 +24,7 @@ from recshard.errors import InputError
 from recshard.profile.pairs import Pairs
 from recshard.profile.sorting import rising_order
 from recshard.trace.base import IntArray
+from recshard.trace.columns import to_arrow
 
 BATCH = 1 << 15  # pairs: half a MiB
 MOST_RUNS = 64  # merged at a time
@@ -77,7 +78,7 @@ class RunWriter:
         for keys, counts in chunks:
             for begin in range(0, len(keys), BATCH):
                 part = slice(begin, begin + BATCH)
-                columns = [pa.array(keys[part]), pa.array(counts[part])]
+                columns = [to_arrow(keys[part]), to_arrow(counts[part])]
                 self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
                 self._batches += 1
             pairs += len(keys)

@@ -21,6 +21,7 @@ from recshard.profile.pairs import Pairs, regrouped
 from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, expected_reached
 from recshard.tables import WRITTEN, EmbeddingTable, TableSet, format_tables
 from recshard.trace.base import IntArray
+from recshard.trace.columns import repeated, to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,21 +51,19 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         schema = pa.schema([("table", pa.string()), ("count", pa.int64()), ("rows", pa.int64())])
         with pq.ParquetWriter(folder / _CLASSES, schema) as writer:
             for name, stats in zip(names, profile.stats, strict=True):
-                writer.write_table(
-                    _columns(schema, name, stats.class_count, stats.class_rows, len(stats.class_count))
-                )
+                writer.write_table(_columns(schema, name, stats.class_count, stats.class_rows))
         schema = pa.schema([("table", pa.string()), ("row", pa.int64()), ("count", pa.int64())])
         with pq.ParquetWriter(folder / _ROWS, schema) as writer:
             for j, name in enumerate(names):
                 for rows, counts in regrouped(profile.hot_chunks(j), _GROUP):
-                    writer.write_table(_columns(schema, name, rows, counts, len(rows)))
+                    writer.write_table(_columns(schema, name, rows, counts))
         schema = pa.schema(
             [("of", pa.string()), ("name", pa.string()), ("length", pa.int64()), ("samples", pa.int64())]
         )
         with pq.ParquetWriter(folder / _LENGTHS, schema) as writer:
             for of, name, lengths in _named_lengths(profile):
-                who = [pa.array([text] * len(lengths.length), pa.string()) for text in (of, name)]
-                columns = [*who, pa.array(lengths.length), pa.array(lengths.samples)]
+                who = [repeated(text, len(lengths.length)) for text in (of, name)]
+                columns = [*who, to_arrow(lengths.length), to_arrow(lengths.samples)]
                 writer.write_table(pa.Table.from_arrays(columns, schema=schema))
         (folder / MARKER).write_text(json.dumps(summary(profile), indent=1, ensure_ascii=False) + "\n")
     files.write_text(tables_beside(target), format_tables(profile.tables))
@@ -84,11 +83,10 @@ def tables_beside(path: str | Path) -> Path:
     return Path(path).with_name(Path(path).name + ".tables.toml")
 
 
-def _columns(schema: pa.Schema, name: str, first: IntArray, second: IntArray, length: int) -> pa.Table:
+def _columns(schema: pa.Schema, name: str, first: IntArray, second: IntArray) -> pa.Table:
     import pyarrow as pa
 
-    table = pa.DictionaryArray.from_arrays(pa.array(np.zeros(length, dtype=np.int32)), pa.array([name]))
-    return pa.Table.from_arrays([table.cast(pa.string()), pa.array(first), pa.array(second)], schema=schema)
+    return pa.Table.from_arrays([repeated(name, len(first)), to_arrow(first), to_arrow(second)], schema=schema)
 
 
 def summary(profile: Profile) -> dict[str, Any]:

@@ -68,6 +68,26 @@ def to_bag(column: pa.Array, name: str, place: Place, *, strings: bool = False) 
     return Bag(_ids(flat, lengths, name, place, strings), lengths)
 
 
+def to_arrow(values: IntArray) -> pa.Array:
+    """Return whole numbers, int64, shape (n,), as an Arrow array of the same memory.
+
+    `pyarrow.array` would do, but imports pandas to ask whether they are a series: 50 MB that reading and counting
+    do without.
+    """
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def repeated(text: str, times: int) -> pa.Array:
+    """Return an Arrow array of a text so many times, for the same reason without `pyarrow.repeat`."""
+    import pyarrow as pa
+
+    data = text.encode()
+    offsets = np.arange(times + 1, dtype=np.int32) * np.int32(len(data))
+    return pa.StringArray.from_buffers(times, pa.py_buffer(offsets), pa.py_buffer(data * times))
+
+
 _ONES = np.ones(1 << 17, dtype=np.int64)
 _ONES.setflags(write=False)
 

@@ -74,7 +74,7 @@ def test_a_random_share_of_the_samples_is_the_same_for_a_seed(home: Path, tmp_pa
 
 
 def test_little_memory_gives_the_same_profile(home: Path, tmp_path: Path) -> None:
-    arguments = ("profile", home / "log.csv", "--separator", "|", "--memory", "0.0625", "--threads", "2")
+    arguments = ("profile", home / "log.csv", "--separator", "|", "--memory", "0.125", "--threads", "2")
     assert run(*arguments, "-o", "p", cwd=tmp_path).returncode == 0
     for name in ("rows.parquet", "classes.parquet", "lengths.parquet"):
         assert (tmp_path / "p" / name).read_bytes() == (home / "profile" / name).read_bytes()

@@ -253,7 +253,7 @@ def test_features_that_change_between_batches_are_refused() -> None:
 
 
 def test_too_little_memory_is_refused() -> None:
-    with pytest.raises(InputError, match=r"memory: found 0.000977 GiB; accepted: 0.0625 GiB or more"):
+    with pytest.raises(InputError, match=r"memory: found 0.000977 GiB; accepted: 0.125 GiB or more"):
         Profiler(memory=2**20)
 
 
@@ -299,13 +299,13 @@ def test_a_dominant_table_is_counted_by_two_threads_at_once() -> None:
 
 
 def test_many_tables_in_little_memory_end_or_are_refused() -> None:
-    bags = {f"t{k}": Bag(np.arange(800) * 10**9, np.array([800])) for k in range(1_400)}
-    counting = Profiler(memory=1 << 26, threads=1)
+    bags = {f"t{k}": Bag(np.arange(800) * 10**9, np.array([800])) for k in range(2_300)}
+    counting = Profiler(memory=1 << 27, threads=1)
     counting.update(Batch(1, bags))
-    assert counting.profile().lookups == 1_400 * 800
+    assert counting.profile().lookups == 2_300 * 800
     more = bags | {f"u{k}": bags["t0"] for k in range(400)}
-    with pytest.raises(InputError, match=r"memory: found 0.0625 GiB; accepted: .* for 1800 tables"):
-        Profiler(memory=1 << 26).update(Batch(1, more))
+    with pytest.raises(InputError, match=r"memory: found 0.125 GiB; accepted: .* for 2700 tables"):
+        Profiler(memory=1 << 27).update(Batch(1, more))
 
 
 def test_after_a_refused_batch_or_the_end_nothing_more_is_counted() -> None:
