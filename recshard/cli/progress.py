@@ -38,20 +38,17 @@ def _bar(what: str, total: int | None) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),
         TaskProgressColumn(),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True),
         TextColumn("left, {task.completed:,.0f} rows, {task.fields[rate]}"),
     )
     begin = time.perf_counter()
-    lookups_done = 0
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total, rate="– rows/s")
 
         def advance(samples: int, lookups: int) -> None:
-            nonlocal lookups_done
-            lookups_done += lookups
             seconds = time.perf_counter() - begin
             done = progress.tasks[0].completed + samples
-            progress.update(task, advance=samples, rate=_rate(done, lookups_done, seconds))
+            progress.update(task, advance=samples, rate=f"{done / seconds:,.0f} rows/s")
 
         yield advance
 

@@ -15,80 +15,83 @@ _FEW = 0.005  # of the rows: bins below are summed up in the sentence on reuse
 
 
 def profile_report(profile: Profile) -> RenderableType:
-    """Return a profile's report: a line per table, the most looked up first, features where they differ, reuse."""
-    parts: list[RenderableType] = [_tables(profile)]
-    if any(len(table.features) > 1 for table in profile.tables.tables):
-        parts.append(_features(profile))
+    """Return a profile's report: tables, features and what hashing did, the most looked up first, and reuse."""
+    order = sorted(range(len(profile.tables)), key=lambda j: -profile.stats[j].lookups)
+    parts: list[RenderableType] = [_tables(profile, order), _features(profile)]
+    if any(_says_something_of_hashing(profile, j) for j in order):
+        parts.append(_hashing(profile, [j for j in order if _says_something_of_hashing(profile, j)]))
     parts.append(Text(_reuse(profile)))
-    if any(
-        stats.hashing is None and 0 < stats.seen_rows < table.rows
-        for stats, table in zip(profile.stats, profile.tables.tables, strict=True)
-    ):
-        parts.append(Text(_ROWS_ALREADY))
     if profile.sampled < 1:
         parts.append(Text(f"Counted in a random {share(profile.sampled)} of the samples."))
     return Group(*parts)
 
 
-_ROWS_ALREADY = (
-    "Tables whose IDs are rows already: whether IDs collided before is not in the trace. Had hashing filled their "
-    "rows, it would have taken about the number of IDs in brackets."
-)
-
-
-def _tables(profile: Profile) -> RenderableType:
+def _tables(profile: Profile, order: list[int]) -> RenderableType:
     title = f"{profile.samples:,} samples, {profile.lookups:,} lookups, {len(profile.tables)} tables"
-    names = (
-        "table",
-        "rows",
-        "ids",
-        "lookups/sample",
-        "coverage",
-        "pooling p50/p99/max",
-        "rows reached",
-        "50% / 90% of accesses in",
-        "collided IDs / accesses",
-    )
+    names = ("table", "rows", "ids", "per sample", "coverage", "reached", "50% in", "90% in")
     table = table_of(title, names)
-    for j in sorted(range(len(profile.tables)), key=lambda j: -profile.stats[j].lookups):
-        emb, stats = profile.tables.tables[j], profile.stats[j]
-        lengths = stats.lengths
-        reached = share(profile.occupancy(j))
-        collided = "–"
-        if stats.hashing is not None:
-            expected = expected_reached(stats.hashing.distinct_ids, emb.rows) / emb.rows
-            reached += f" ({share(expected)} expected)"
-            ids = share(stats.hashing.collided_ids / max(stats.hashing.distinct_ids, 1))
-            collided = f"{ids} / {share(stats.hashing.collided_accesses / max(stats.lookups, 1))}"
-        elif 0 < stats.seen_rows < emb.rows:
-            reached += f" ({expected_ids(stats.seen_rows, emb.rows):,.0f} IDs)"
+    for j in order:
+        emb = profile.tables.tables[j]
         table.add_row(
             emb.name,
             f"{emb.rows:,}",
             str(emb.ids),
             f"{profile.accesses_per_sample(j):.3g}",
-            share(lengths.coverage),
-            " / ".join(f"{lengths.percentile(q):,}" for q in (0.5, 0.99, 1.0)),
-            reached,
-            " / ".join(f"{profile.rows_for(j, covered):,}" for covered in (0.5, 0.9)) + " rows",
-            collided,
+            share(profile.stats[j].lengths.coverage),
+            share(profile.occupancy(j)),
+            f"{profile.rows_for(j, 0.5):,}",
+            f"{profile.rows_for(j, 0.9):,}",
         )
+    table.caption = "per sample: lookups; 50% in: the hottest rows that half of the accesses go to"
+    table.caption_justify = "left"
     return table
 
 
 def _features(profile: Profile) -> RenderableType:
-    names = ("feature", "table", "lookups/sample", "coverage", "pooling factor", "p50", "p90", "p99", "max")
-    table = table_of("features", names)
-    for feature in sorted(profile.features, key=lambda f: -f.lookups):
+    names = ("feature", "coverage", "mean", "p50", "p90", "p99", "max")
+    table = table_of("features: IDs of the samples that have any", names)
+    shown = [f for f in profile.features if f.coverage < 1 or f.lengths.percentile(1.0) > 1]
+    for feature in sorted(shown, key=lambda f: -f.lookups):
         lengths = feature.lengths
         table.add_row(
             feature.name,
-            feature.table,
-            f"{feature.lookups / max(feature.samples, 1):.3g}",
             share(feature.coverage),
             f"{feature.pooling_factor:.3g}",
             *(f"{lengths.percentile(q):,}" for q in (0.5, 0.9, 0.99, 1.0)),
         )
+    plain = len(profile.features) - len(shown)
+    sentence = Text(f"{plain} features have one ID in every sample.")
+    return Group(*([table] if shown else []), *([sentence] if plain else []))
+
+
+def _says_something_of_hashing(profile: Profile, index: int) -> bool:
+    stats, rows = profile.stats[index], profile.tables.tables[index].rows
+    return stats.hashing is not None or 0 < stats.seen_rows < rows
+
+
+def _hashing(profile: Profile, order: list[int]) -> RenderableType:
+    names = ("table", "raw IDs", "reached", "expected", "collided IDs", "collided accesses")
+    table = table_of("hashing", names)
+    for j in order:
+        emb, stats = profile.tables.tables[j], profile.stats[j]
+        reached = share(profile.occupancy(j))
+        if stats.hashing is None:
+            table.add_row(emb.name, f"{expected_ids(stats.seen_rows, emb.rows):,.0f}?", reached, "–", "–", "–")
+            continue
+        table.add_row(
+            emb.name,
+            f"{stats.hashing.distinct_ids:,}",
+            reached,
+            share(expected_reached(stats.hashing.distinct_ids, emb.rows) / emb.rows),
+            share(stats.hashing.collided_ids / max(stats.hashing.distinct_ids, 1)),
+            share(stats.hashing.collided_accesses / max(stats.lookups, 1)),
+        )
+    if any(profile.stats[j].hashing is None for j in order):
+        table.caption = (
+            "?: the IDs are rows already, and what collided before is not in the trace; had hashing filled the "
+            "rows, it would have taken about so many IDs"
+        )
+        table.caption_justify = "left"
     return table
 
 
