@@ -8,7 +8,6 @@ Every time is the least of several; ratios are the median over pairs of runs, on
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
@@ -126,7 +125,7 @@ def write_log(path: Path, samples: int, multi_hot: bool) -> int:
 
 
 def bench_parquet(pairs: int, samples: int, multi_hot: bool) -> None:
-    """A Parquet file to counts of counts and lengths, against pandas and Polars."""
+    """A Parquet file to counts of counts and lengths, of declared tables, against pandas and Polars."""
     import pandas as pd
     import polars as pl
 
@@ -152,8 +151,12 @@ def bench_parquet(pairs: int, samples: int, multi_hot: bool) -> None:
                 wanted.append(column.group_by(name).len("count").group_by("count").len("rows"))
             return pl.collect_all(wanted)
 
+        tables = TableSet(
+            tuple(EmbeddingTable(name, rows, features=(name,)) for name, rows in zip(names, ROWS, strict=True))
+        )
+
         def here() -> object:
-            return profile_trace(open_trace(path)).stats
+            return profile_trace(open_trace(path), tables).stats
 
         what = f"Parquet, {samples:,} rows × 26 columns{' of lists' if multi_hot else ''}, {lookups:,} lookups"
         for name, other in (("pandas", by_pandas), ("Polars", by_polars)):
@@ -184,15 +187,18 @@ def bench_loop(steps: int) -> None:
 
 
 def bench_memory() -> None:
-    """The recipe `large` within 2 GiB: peak resident memory of a process of its own."""
+    """The recipe `large` within 2 GiB: peak resident memory of a process of its own, as that tells it."""
+    code = (
+        "import sys; from recshard.cli.app import app; "
+        "app(['synth', 'large', '--profile', sys.argv[1], '--memory', '2'], standalone_mode=False); "
+        "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        took = seconds(
-            lambda: subprocess.run(
-                [sys.executable, "-m", "recshard", "synth", "large", "--profile", f"{folder}/p", "--memory", "2"],
-                check=True,
-            )
-        )
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        begin = time.perf_counter()
+        command = [sys.executable, "-c", code, f"{folder}/p"]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        took = time.perf_counter() - begin
+    peak = int(done.stdout.split("VmHWM:")[1].split()[0])
     print(f"recipe 'large' within 2 GiB: {took:.0f} s, peak resident memory {peak / 2**20:.2f} GiB", flush=True)
 
 

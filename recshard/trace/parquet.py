@@ -44,7 +44,7 @@ class ParquetTrace:
         return str(self.path)
 
     def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
-        return rebatch(self._chunks(min(batch_size, DEFAULT_BATCH)), batch_size)
+        return rebatch(self._chunks(batch_size), batch_size)
 
     def _chunks(self, rows: int) -> Iterator[Batch]:
         import pyarrow.parquet as pq
