@@ -1,10 +1,9 @@
 """Sorted runs of counts on disk, and their merging: what is counted beyond the memory allowed.
 
-A run is a stretch of an Arrow IPC file: record batches of IDs, rising, and their counts. pyarrow was chosen over
-the aggregations of DuckDB and Polars, which also spill: it is what Parquet files are read with already, its files
-stream in batches of a fixed size without parsing, so the memory of a merge is known beforehand (`BATCH` pairs a
-run), while a memory limit of an engine leaves out what it holds outside its own buffers; and IDs arrive here
-counted already, in cache-sized hash tables, so that what remains to be done on disk is one sequential merge.
+A run is a stretch of an Arrow IPC file: record batches of IDs, rising, and their counts. pyarrow was chosen and
+not an engine that aggregates on disk itself, such as DuckDB or Polars: Parquet files are read with it already;
+its files stream in batches of a fixed size, so the memory of a merge is known beforehand (`BATCH` pairs a run);
+and IDs arrive here counted already, so that what remains to be done on disk is one sequential merge.
 """
 
 from __future__ import annotations

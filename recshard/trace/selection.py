@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recshard.errors import InputError, nearest
 from recshard.tables import TableSet
@@ -18,10 +20,10 @@ from recshard.trace.synthetic import SyntheticTrace
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _Chosen(ABC):
+    """Some of the samples of a trace, chosen by their numbers."""
+
     trace: Trace
-    samples: slice
-    name: str
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -31,21 +33,37 @@ class _Taken:
         return rebatch(self._chunks(batch_size), batch_size)
 
     def _chunks(self, batch_size: int) -> Iterator[Batch]:
-        start, stop, step = self.samples.start or 0, self.samples.stop, self.samples.step or 1
         begin = 0
         for batch in self.trace.batches(batch_size):
-            if stop is not None and begin >= stop:
+            kept = self._kept(begin, batch.samples)
+            if kept is None:
                 return
-            index = np.arange(begin, begin + batch.samples)
-            kept = (index >= start) & ((index - start) % step == 0)
-            if stop is not None:
-                kept &= index < stop
             begin += batch.samples
             if kept.any():
                 yield _keep(batch, kept)
 
+    @abstractmethod
+    def _kept(self, begin: int, samples: int) -> NDArray[np.bool_] | None:
+        """Return which samples from number `begin` on are chosen, shape (samples,); None where none will be."""
 
-def _keep(batch: Batch, kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Batch:
+
+@dataclass(frozen=True)
+class _Taken(_Chosen):
+    samples: slice
+    name: str
+
+    def _kept(self, begin: int, samples: int) -> NDArray[np.bool_] | None:
+        start, stop, step = self.samples.start or 0, self.samples.stop, self.samples.step or 1
+        if stop is not None and begin >= stop:
+            return None
+        index = np.arange(begin, begin + samples)
+        kept: NDArray[np.bool_] = (index >= start) & ((index - start) % step == 0)
+        if stop is not None:
+            kept &= index < stop
+        return kept
+
+
+def _keep(batch: Batch, kept: NDArray[np.bool_]) -> Batch:
     bags = {
         feature: Bag(bag.values[np.repeat(kept, bag.lengths)], bag.lengths[kept])
         for feature, bag in batch.bags.items()
@@ -87,39 +105,26 @@ def parse_samples(text: str) -> slice:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class Sampled(_Chosen):
     """A random share of a trace's samples.
 
     Attributes:
         trace: the trace, or a part of a file.
         share: of samples that are chosen.
         seed: the user's, and the number of the file.
-        begin: number in its file of the trace's first sample.
+        first: number in its file of the trace's first sample.
     """
 
-    trace: Trace
     share: float
     seed: tuple[int, int]
-    begin: int = 0
+    first: int = 0
 
     @property
     def name(self) -> str:
         return self.trace.name
 
-    @property
-    def features(self) -> tuple[str, ...]:
-        return self.trace.features
-
-    def batches(self, batch_size: int = DEFAULT_BATCH) -> Iterator[Batch]:
-        return rebatch(self._chunks(batch_size), batch_size)
-
-    def _chunks(self, batch_size: int) -> Iterator[Batch]:
-        begin = self.begin
-        for batch in self.trace.batches(batch_size):
-            kept = sampled(begin, batch.samples, self.share, self.seed)
-            begin += batch.samples
-            if kept.any():
-                yield _keep(batch, kept)
+    def _kept(self, begin: int, samples: int) -> NDArray[np.bool_]:
+        return sampled(self.first + begin, samples, self.share, self.seed)
 
 
 def sample(trace: Trace, share: float, seed: int = 0) -> Trace:
