@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from recshard.errors import InputError, nearest
-from recshard.placement import Placement, table_traffic
+from recshard.placement import Placement, shard_traffic
 from recshard.problem import FloatArray, PlacementProblem
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def check_placement_cost(
     judged_as = tuple(kind if kind in model.card.tiers else None for kind in kinds)
     known = np.array([kind is not None for kind in judged_as])
 
-    part_ms = 1e3 * table_traffic(problem, placement) / problem.bandwidth[placement.device]
+    part_ms = 1e3 * shard_traffic(problem, placement) / problem.bandwidth[placement.device]
     cost_ms = np.zeros((problem.devices, problem.tiers))
     np.add.at(cost_ms, placement.device, part_ms)
     predicted_ms, outside = _predict(problem, placement, model, known)

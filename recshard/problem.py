@@ -33,6 +33,7 @@ class PlacementProblem:
         rows: rows of each table, shape (t,).
         dim: elements of a row, shape (t,).
         row_bytes: memory of one row, weights and optimizer state, shape (t,).
+        row_state_bytes: how much of that is kept once a row, however many columns it has, shape (t,).
         access_bytes: traffic of one access, shape (t,).
         accesses: accesses per step over all samples of the batch, shape (t,).
         class_start: where each table's classes begin, shape (t + 1,).
@@ -50,6 +51,7 @@ class PlacementProblem:
     rows: IntArray
     dim: IntArray
     row_bytes: IntArray
+    row_state_bytes: IntArray
     access_bytes: FloatArray
     accesses: FloatArray
     class_start: IntArray
@@ -166,6 +168,7 @@ def build_problem(profile: Profile, topology: Topology, workload: Workload | Non
         rows=np.array([t.rows for t in tables], dtype=np.int64),
         dim=dim,
         row_bytes=np.array([t.row_bytes for t in tables], dtype=np.int64),
+        row_state_bytes=np.array([t.row_state_bytes for t in tables], dtype=np.int64),
         access_bytes=np.array([t.weight_bytes * workload.traffic_multiplier for t in tables]),
         accesses=np.array([batch_size * profile.accesses_per_sample(j) for j in range(len(tables))]),
         class_start=np.concatenate([[0], np.cumsum([len(rows) for rows, _ in classes])]).astype(np.int64),

@@ -61,8 +61,13 @@ class EmbeddingTable:
     @property
     def row_bytes(self) -> int:
         """Bytes of memory that one row takes: weights and optimizer state."""
-        state = {"sgd": 0, "rowwise_adagrad": 4, "adagrad": 4 * self.dim, "adam": 8 * self.dim}
-        return self.weight_bytes + state[self.optimizer]
+        per_element = {"sgd": 0, "rowwise_adagrad": 0, "adagrad": 4, "adam": 8}
+        return self.weight_bytes + per_element[self.optimizer] * self.dim + self.row_state_bytes
+
+    @property
+    def row_state_bytes(self) -> int:
+        """Bytes of optimizer state that a row has once, however many elements it has."""
+        return 4 if self.optimizer == "rowwise_adagrad" else 0
 
     @property
     def is_complete(self) -> bool:

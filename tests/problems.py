@@ -20,6 +20,7 @@ def random_problem(
     equal_devices: bool = True,
     equal_rows: bool = False,
     network: bool = False,
+    state: bool = False,
 ) -> PlacementProblem:
     """Return a problem that fits.
 
@@ -29,11 +30,12 @@ def random_problem(
         slack: capacity of all memories ÷ bytes of the model.
         node_size: devices that share the pools of all tiers but the first.
         equal_devices: whether all devices have the same bandwidth and capacity.
+        state: whether rows have four bytes of optimizer state besides their weights.
         equal_rows: whether all rows of all tables take the same bytes, and capacities are multiples of that.
     """
     row_count = rng.integers(2, rows + 1, tables)
     dim = np.full(tables, 16) if equal_rows else 4 * rng.integers(1, 9, tables)
-    row_bytes = dim * 4
+    row_bytes = dim * 4 + (4 if state else 0)
     starts, class_rows, class_share = [0], [], []
     for count in row_count:
         cuts = np.unique(rng.integers(1, count, rng.integers(1, classes + 1)))
@@ -62,7 +64,8 @@ def random_problem(
         rows=row_count.astype(np.int64),
         dim=dim.astype(np.int64),
         row_bytes=row_bytes.astype(np.int64),
-        access_bytes=row_bytes.astype(np.float64),
+        row_state_bytes=np.full(tables, 4 if state else 0),
+        access_bytes=dim * 4.0,
         accesses=64 * rng.uniform(0.1, 10.0, tables),
         class_start=np.array(starts, dtype=np.int64),
         class_rows=np.concatenate(class_rows).astype(np.int64),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recshard.placement import InvalidPlacement, Placement, check_placement, device_costs, table_access_share
+from recshard.placement import InvalidPlacement, Placement, check_placement, device_costs, shard_access_share
 from recshard.problem import PlacementProblem
 from recshard.strategy.result import split_exactly
 from tests.problems import random_problem
@@ -104,4 +104,4 @@ def test_device_costs_are_the_sum_over_rows(case: tuple[PlacementProblem, Placem
         seconds = problem.accesses[j] * share * problem.access_bytes[j] / problem.bandwidth[d, tier]
         expected[d] += 1e3 * (seconds.sum() + problem.network_bytes[j] / problem.network_bandwidth[d])
     assert device_costs(problem, placement) == pytest.approx(expected, rel=1e-9)
-    assert table_access_share(problem, placement).sum(axis=1) == pytest.approx(np.ones(problem.tables))
+    assert shard_access_share(problem, placement).sum(axis=1) == pytest.approx(np.ones(problem.tables))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from recshard.placement import Placement, device_costs, imbalance, table_access_share
+from recshard.placement import Placement, device_costs, imbalance, shard_access_share
 from recshard.problem import FloatArray, IntArray, PlacementProblem
 from recshard.tables import TableSet
 
@@ -66,7 +66,7 @@ class Plan:
     @cached_property
     def access_share(self) -> FloatArray:
         """Share of each table's accesses that each tier is expected to serve, shape (t, k)."""
-        return table_access_share(self.problem, self.placement)
+        return shard_access_share(self.problem, self.placement)
 
     @property
     def slow_share(self) -> float:

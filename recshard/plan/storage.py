@@ -26,7 +26,7 @@ VERSION = 1
 _TABLES = "tables.parquet"
 _CLASSES = "classes.parquet"
 _HOT_ROWS = "hot_rows.parquet"
-_PER_TABLE = ("rows", "dim", "row_bytes", "access_bytes", "accesses", "network_bytes")
+_PER_TABLE = ("rows", "dim", "row_bytes", "row_state_bytes", "access_bytes", "accesses", "network_bytes")
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:

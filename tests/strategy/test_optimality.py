@@ -135,6 +135,7 @@ def one_tier(rows: np.ndarray, devices: int, rows_each: int) -> PlacementProblem
         rows=rows.astype(np.int64),
         dim=np.full(tables, 1),
         row_bytes=np.full(tables, 4),
+        row_state_bytes=np.zeros(tables, dtype=np.int64),
         access_bytes=np.full(tables, 4.0),
         accesses=np.ones(tables),
         class_start=np.arange(tables + 1),
