@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recshard.strategy.infeasible import Infeasible
 
 
 class RecshardError(Exception):
@@ -22,17 +26,19 @@ class DoesNotFit(RecshardError):
     """The model needs more bytes than the topology has; the message names the memory and the shortfall.
 
     Strategies know tables by index only: they write `{table}` and pass the index, and `named` fills in the name.
+    Where the reason was looked into, `explanation` has it as data.
     """
 
-    def __init__(self, message: str, table: int | None = None) -> None:
-        self.message, self.table = message, table
+    def __init__(self, message: str, table: int | None = None, explanation: Infeasible | None = None) -> None:
+        self.message, self.table, self.explanation = message, table, explanation
         super().__init__(message.replace("{table}", f"table {table}"))
 
     def named(self, names: Sequence[str]) -> DoesNotFit:
         """Return the same error with the table's name in place of its index."""
         if self.table is None:
             return self
-        return DoesNotFit(self.message.replace("{table}", f"table '{names[self.table]}'"))
+        message = self.message.replace("{table}", f"table '{names[self.table]}'")
+        return DoesNotFit(message, explanation=self.explanation)
 
 
 def nearest(found: str, accepted: Iterable[str]) -> str:

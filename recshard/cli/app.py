@@ -23,7 +23,8 @@ from recshard.cli import (
     topology,
     train,
 )
-from recshard.errors import RecshardError
+from recshard.cli.output import note_report
+from recshard.errors import DoesNotFit, RecshardError
 
 app = typer.Typer(
     name="recshard",
@@ -51,6 +52,10 @@ def main() -> None:
         app()
     except RecshardError as error:
         print(f"recshard: {error}", file=sys.stderr)
+        if isinstance(error, DoesNotFit) and error.explanation is not None:
+            from recshard.report.infeasible import infeasible_report
+
+            note_report(infeasible_report(error.explanation))
         sys.exit(error.exit_status)
     except MemoryError as error:
         print(f"recshard: out of memory ({error}); counting takes 8 bytes a row of every table", file=sys.stderr)

@@ -74,6 +74,16 @@ def note(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def note_report(report: RenderableType) -> None:
+    """Show on standard error what explains a failure, so that standard output stays empty."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        console.width = 160
+    console.print(report)
+
+
 def every_few_seconds(what: str, unit: str) -> Callable[[int, int], None]:
     """Return a progress callback that says on standard error, every few seconds, how many are done of how many."""
     said = time.perf_counter()

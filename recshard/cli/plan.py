@@ -58,7 +58,9 @@ def command(
         )
     except DoesNotFit as error:
         if as_json:
-            print_json({"status": "infeasible", "reason": str(error)})
+            found = error.explanation
+            explained = {} if found is None else {"explanation": found.document()}
+            print_json({"status": "infeasible", "reason": str(error)} | explained)
         raise
     save_plan(made, output)
     emit(as_json, made.summary, lambda: report_plan(made))

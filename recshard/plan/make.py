@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from recshard.errors import DoesNotFit
 from recshard.plan.plan import Plan
 from recshard.problem import IntArray, PlacementProblem, Workload, build_problem
 from recshard.profile.profile import Profile
+from recshard.strategy.feasible import explain
+from recshard.strategy.infeasible import Infeasible
 from recshard.strategy.run import DEFAULT_STRATEGY, StrategyOptions, check_strategy, run_strategy
 from recshard.topology import Topology
-from recshard.units import format_bytes
 
 
 def make_plan(
@@ -34,12 +33,13 @@ def make_plan(
     workload = workload or Workload()
     options = options or StrategyOptions()
     problem = build_problem(profile, topology, workload)
-    check_fit(problem, profile, topology)
+    doubt = check_fit(problem, profile, topology)
     begin = time.perf_counter()
     try:
         found = run_strategy(strategy, problem, options)
     except DoesNotFit as error:
-        raise error.named([t.name for t in profile.tables.tables]) from None
+        named = error.named([t.name for t in profile.tables.tables])
+        raise DoesNotFit(named.message, explanation=named.explanation or doubt) from None
     seconds = time.perf_counter() - begin
     return Plan(
         tables=profile.tables,
@@ -94,26 +94,16 @@ def compare_strategies(
             yield name, error
 
 
-def check_fit(problem: PlacementProblem, profile: Profile, topology: Topology) -> None:
-    """Raise DoesNotFit where no placement can exist: too little memory in all, or for the largest table alone."""
-    sizes = problem.table_bytes
-    largest = int(np.argmax(sizes))
-    name = profile.tables.tables[largest].name
-    reach = problem.pool_capacity[problem.pool].sum(axis=1)
-    total = float(problem.pool_capacity.sum())
-    tiers = " + ".join(topology.tier_names)
-    if sizes[largest] > reach.max():
-        raise DoesNotFit(
-            f"topology '{topology.name}': table '{name}' alone needs {format_bytes(sizes[largest])}, and the "
-            f"roomiest device reaches {format_bytes(reach.max())} ({tiers}): short by "
-            f"{format_bytes(sizes[largest] - reach.max())}; give its slowest tier more capacity, or the table "
-            "fewer rows or a smaller dim"
-        )
-    if sizes.sum() > total:
-        many = "" if problem.devices == 1 else "s"
-        raise DoesNotFit(
-            f"topology '{topology.name}': the model needs {format_bytes(sizes.sum())}, and all memories "
-            f"({tiers}, {problem.devices} device{many}) hold {format_bytes(total)}: short by "
-            f"{format_bytes(sizes.sum() - total)}; the largest table is '{name}' with "
-            f"{format_bytes(sizes[largest])}"
-        )
+def check_fit(problem: PlacementProblem, profile: Profile, topology: Topology) -> Infeasible | None:
+    """Raise DoesNotFit where it is proven that no placement exists.
+
+    Returns:
+        None where the tables fit, else what is known although nothing was proven.
+    """
+    found = explain(problem)
+    if found is None:
+        return None
+    named = found.named([t.name for t in profile.tables.tables], topology.tier_names)
+    if named.kind == "unknown":
+        return named
+    raise DoesNotFit(f"topology '{topology.name}': {named.message}", explanation=named)

@@ -151,7 +151,13 @@ def test_an_infeasible_plan_says_so_in_json_too(home: Path) -> None:
     (home / "tiny.toml").write_text(TOPOLOGY.replace("200%", "1 KB"))
     done = run("plan", "profile", "-t", "tiny.toml", "-o", "x", "--json", cwd=home)
     assert done.returncode == 1
-    assert json.loads(done.stdout)["status"] == "infeasible"
+    document = json.loads(done.stdout)
+    assert document["status"] == "infeasible"
+    assert document["reason"].endswith(document["explanation"]["message"])
+    assert document["explanation"]["tables"][0]["table"] == "item"
+    shown = run("plan", "profile", "-t", "tiny.toml", "-o", "x", cwd=home)
+    assert "the table that no device can hold" in shown.stderr
+    assert document["reason"] in shown.stderr
     compared = run("compare", "profile", "-t", "tiny.toml", "--strategies", "search,size", "--json", cwd=home)
     assert compared.returncode == 1
     assert {entry["status"] for entry in json.loads(compared.stdout)["strategies"]} == {"infeasible"}
@@ -305,7 +311,8 @@ def test_bad_input_gets_one_message_and_leaves_nothing_behind(home: Path, case: 
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith("recshard: ")
-    assert done.stderr.count("\n") == 1
+    # A model that does not fit is no bad input: below the message stand the tables that explain it.
+    assert status == 1 or done.stderr.count("\n") == 1
     for word in words:
         assert word in done.stderr
     assert sorted(path.name for path in home.iterdir()) == before

@@ -103,6 +103,18 @@ def test_a_model_that_does_not_fit_says_which_memory_is_short_and_by_how_much() 
         make_plan(profile, topology(devices=9, fast=5e3, slow=15e3))
 
 
+def test_tables_that_cannot_stand_together_are_named_with_what_would_help() -> None:
+    profile = small_profile()  # user takes 34.0 KB and item 20.4 KB, so the two devices have 54.4 KB for 60.3 KB
+    with pytest.raises(DoesNotFit, match=r"topology 'topology': .*'uvm'") as caught:
+        make_plan(profile, topology(devices=2, fast=0.0, slow=26e3))
+    found = caught.value.explanation
+    assert found is not None
+    more = found.remedies[0].bytes
+    assert make_plan(profile, topology(devices=2, fast=0.0, slow=26e3 + more)).bottleneck_ms > 0
+    with pytest.raises(DoesNotFit):
+        make_plan(profile, topology(devices=2, fast=0.0, slow=26e3 + more - 1))
+
+
 def test_a_baseline_that_cannot_keep_tables_whole_names_the_table() -> None:
     with pytest.raises(DoesNotFit, match=r"'size' baseline keeps tables whole, and table 'user' needs 34\.0 KB"):
         make_plan(small_profile(), topology(fast=20e3, slow=20e3), "size")
