@@ -225,7 +225,7 @@ def test_many_tables_of_over_half_a_device_are_too_many_by_counting() -> None:
 
 def test_three_tables_of_over_a_third_on_each_device_but_one_more_are_too_many() -> None:
     sizes = 340 + np.arange(25)
-    found = explain(packing_problem(sizes, [[d] for d in range(12)], [1000.0] * 12))
+    found = explain(packing_problem(sizes, [[d] for d in range(12)], [1000.0] * 12), seconds=1.0)
     assert found is not None
     assert (found.kind, found.minimal) == ("packing", True)
     assert len(found.tables) == 25
