@@ -22,11 +22,13 @@ class Grid:
     Attributes:
         size: bytes of each table's rows at or above each threshold, shape (t, g); from 0 to the whole table.
         traffic: bytes per step that those rows serve, shape (t, g).
+        threshold: no row up to a column has less density, and none after it more, shape (g,).
         exact: whether every density has a threshold of its own, so that nothing is interpolated.
     """
 
     size: FloatArray
     traffic: FloatArray
+    threshold: FloatArray
     exact: bool
 
 
@@ -47,4 +49,6 @@ def threshold_grid(problem: PlacementProblem, thresholds: int = _THRESHOLDS) -> 
     cells = problem.tables * columns
     size = np.bincount(flat, weights=class_bytes, minlength=cells).reshape(shape)
     traffic = np.bincount(flat, weights=class_bytes * density, minlength=cells).reshape(shape)
-    return Grid(np.cumsum(size, axis=1), np.cumsum(traffic, axis=1), exact)
+    hottest = distinct[:1] if len(distinct) else np.zeros(1)
+    threshold = np.concatenate([hottest, distinct, [0.0]])
+    return Grid(np.cumsum(size, axis=1), np.cumsum(traffic, axis=1), threshold, exact)

@@ -10,6 +10,7 @@ import numpy as np
 
 from recshard.placement import Placement, bottleneck_ms, check_placement
 from recshard.problem import IntArray, PlacementProblem
+from recshard.strategy.history import Event, History
 from recshard.strategy.shared import best_slices
 from recshard.strategy.stop import relative_gap
 from recshard.strategy.waterfill import equal_slices, fill
@@ -26,6 +27,7 @@ class Solution:
         placement: passed the validity checker.
         bottleneck_ms: its largest device cost, exact by the bandwidth model.
         lower_bound_ms: no placement of these tables costs less; proven.
+        history: incumbent and bound over time.
         notes: what else there is to say, for the report and for JSON.
     """
 
@@ -33,6 +35,7 @@ class Solution:
     bottleneck_ms: float
     lower_bound_ms: float
     notes: Mapping[str, object] = field(default_factory=dict)
+    history: tuple[Event, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -46,7 +49,11 @@ class Solution:
 
 
 def solution(
-    problem: PlacementProblem, placement: Placement, lower_bound: float, notes: Mapping[str, object]
+    problem: PlacementProblem,
+    placement: Placement,
+    lower_bound: float,
+    notes: Mapping[str, object],
+    history: History | None = None,
 ) -> Solution:
     """Return the solution that stands for a placement.
 
@@ -54,7 +61,8 @@ def solution(
         InvalidPlacement: the placement breaks a rule: whoever made it has a mistake.
     """
     check_placement(problem, placement)
-    return Solution(placement, bottleneck_ms(problem, placement), lower_bound * (1 - _ROUNDING), notes)
+    events = () if history is None else tuple(history.events)
+    return Solution(placement, bottleneck_ms(problem, placement), lower_bound * (1 - _ROUNDING), notes, events)
 
 
 def split_exactly(problem: PlacementProblem, device: IntArray) -> Placement | None:

@@ -1,93 +1,257 @@
 """Local search over assignments of tables to devices, each judged by water-filling on a common grid.
 
-Start from tables in falling order of cost, each to the device that it burdens least. Then, again and again: take
-the slowest device and look for a move or swap with another (least loaded first) that leaves both below it. Where
-there is none, kick (a few random swaps with the slowest device), descend again, and go back if that was worse.
+Start from a greedy that spreads cost and fast bytes evenly. Then exchange tables between two devices, one against
+one and later two against two, while that lowers the potential (`moves.pressure`): first between the slowest and
+the fastest, between those where fast memory is dear and where it is cheap, and at random; then between all pairs.
+Where nothing helps any more, kick, descend again, and go back if that was worse; where kicks do not help either,
+look at the slowest device alone (a steeper potential), and then start anew from a random assignment.
 The result is split again exactly on the frequency classes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 
 from recshard.errors import DoesNotFit
-from recshard.problem import FloatArray, PlacementProblem
+from recshard.problem import IntArray, PlacementProblem
+from recshard.shards import WHOLE, Shards, SplitRules, cut, cut_evenly, most_shards
+from recshard.strategy import climb, moves
 from recshard.strategy.bound import lower_bound_ms
-from recshard.strategy.grid import Grid, threshold_grid
-from recshard.strategy.moves import (
-    Assignment,
-    assign,
-    descend,
-    empty_assignment,
-    kick_and_descend,
-    restore,
-)
+from recshard.strategy.grid import threshold_grid
+from recshard.strategy.history import History
 from recshard.strategy.result import Solution, solution, split_exactly
-from recshard.strategy.stop import Progress, Stop
-from recshard.units import format_bytes
+from recshard.strategy.shared import best_slices
+from recshard.strategy.start import pooled, start
+from recshard.strategy.stop import Progress, Stop, relative_gap
+from recshard.strategy.waterfill import equal_slices
 
-_ROUNDS_PER_CALL = 20
-_STARTS = 50
+_ALL_PAIRS = 64  # devices up to which all pairs are tried
+_PAIRS_AT_ONCE = 2_000  # pairs of devices between two looks at the clock
+_ROUNDS_AT_ONCE = 3
+_QUIET = 3  # rounds without a gain after which the next stage comes
+_CROWD = 150  # tables a device, beyond which single exchanges are fine enough
+_DIVISIONS = 3  # times that shared memory is divided anew
+_KICKED_DEVICES = 320  # kicks between two looks at the clock, times devices
+_PATIENCE = 200  # kicks without improvement before the potential gets steeper
+_STEEPNESS = (4.0, 16.0, 64.0)  # of the potential, in gaps
+_LEAST_GAP = 1e-7
 _GAIN = 1e-9  # relative: smaller gains are rounding
+_CLOSE = 1e-4  # gap at which tables are not cut further
+_PIECES = (1.0, 0.5, 0.25, 0.125)  # most of a device's budget that one shard may take, one after the other
 
 
-def search(problem: PlacementProblem, stop: Stop, seed: int = 0) -> Solution:
+class Climb:
+    """A search on one problem, done in short steps.
+
+    Attributes:
+        best_ms: least bottleneck so far, on the grid: not below what its exact split costs but for whole rows.
+        best_device: device of each table then, shape (t,).
+        rounds: kicks, and rounds of exchanges, so far.
+        stagnant: how many of them since the last improvement.
+        settled: whether the first descent is over.
+    """
+
+    def __init__(self, problem: PlacementProblem, bound_ms: float, rng: np.random.Generator) -> None:
+        """Start from the greedy.
+
+        Raises:
+            DoesNotFit: nothing was found that fits.
+        """
+        self.problem, self.rng = problem, rng
+        self.grid = threshold_grid(problem)
+        self.state = start(problem, self.grid, rng)
+        self.memory = climb.new_memory(self.state)
+        self.best_ms, self.best_device = float(self.state.cost.max()), self.state.device.copy()
+        self.scale = bound_ms if bound_ms > 0 else max(self.best_ms, np.finfo(float).tiny)
+        self.rounds = self.stagnant = 0
+        self.settled = False
+        self._work = self._all_work()
+
+    @property
+    def judged(self) -> int:
+        """Exchanges judged so far."""
+        return int(self.state.counts[0])
+
+    def step(self) -> None:
+        """Do a little of what comes next."""
+        done = next(self._work)
+        self.rounds += done
+        self.stagnant += done
+        reached = float(self.state.cost.max())
+        if reached < self.best_ms * (1 - _GAIN):
+            self.best_ms, self.best_device, self.stagnant = reached, self.state.device.copy(), 0
+
+    def _all_work(self) -> Iterator[int]:
+        """Work for ever; yield rounds done whenever there is time to look at the clock."""
+        yield from self._descend()
+        if self.problem.has_shared_pools:
+            for _ in range(_DIVISIONS):
+                self._divide()
+                yield from self._descend()
+        self.settled = True
+        while True:
+            for level in range(len(_STEEPNESS)):
+                yield from self._kick(level)
+            kept, kept_ms = self.state.device.copy(), float(self.state.cost.max())
+            if self._start_anew():
+                yield from self._descend()
+                yield from self._kick(0)
+                if self.state.cost.max() > kept_ms:
+                    self._set(kept)
+
+    def _descend(self) -> Iterator[int]:
+        """Exchange one table against one, then two against two, until nothing helps."""
+        crowded = self.problem.tables > _CROWD * self.problem.devices
+        for pairs in (False,) if crowded else (False, True):
+            quiet = 0
+            while quiet < _QUIET:
+                climb.forget(self.memory)
+                steepness = self._steepness(0)
+                helped = climb.match(
+                    self.state, self.memory, steepness, self.scale, pairs, _ROUNDS_AT_ONCE, self.rng
+                )
+                helped += climb.relieve(
+                    self.state, self.memory, steepness, self.scale, pairs, 4 * self.problem.devices
+                )
+                quiet = 0 if helped > self.problem.devices // 50 else quiet + 1
+                yield _ROUNDS_AT_ONCE
+            finished = self.problem.devices > _ALL_PAIRS
+            while not finished:
+                climb.forget(self.memory)
+                finished = climb.descend(
+                    self.state, self.memory, self._steepness(0), self.scale, pairs, _PAIRS_AT_ONCE
+                )
+                yield 1
+
+    def _kick(self, level: int) -> Iterator[int]:
+        """Kick until that has not helped for a while."""
+        idle = 0
+        at_once = max(1, _KICKED_DEVICES // self.problem.devices)
+        climb.forget(self.memory)
+        climb.keep(self.state, self.memory, 0)
+        while idle < _PATIENCE:
+            helped = climb.kick_and_descend(
+                self.state, self.memory, self._steepness(level), self.scale, False, at_once, self.rng
+            )
+            idle = 0 if helped else idle + at_once
+            yield at_once
+
+    def _divide(self) -> None:
+        """Divide shared memory as is best for the assignment at hand."""
+        slices = best_slices(self.problem, self.state.device)
+        self.state.boundary[:] = np.cumsum(slices.capacity[slices.slot[:, :-1]], axis=1)
+        self._set(self.state.device.copy())
+
+    def _start_anew(self) -> bool:
+        """Go to a random assignment; return whether one was found."""
+        try:
+            self._set(start(self.problem, self.grid, self.rng, random=True).device)
+        except DoesNotFit:
+            return False
+        return True
+
+    def _set(self, device: IntArray) -> None:
+        moves.set_devices(self.state, device)
+        self.memory = climb.new_memory(self.state)
+
+    def _steepness(self, level: int) -> float:
+        gap = float(self.state.cost.max()) / self.scale - 1.0
+        return _STEEPNESS[level] / max(gap, _LEAST_GAP)
+
+
+def search(
+    problem: PlacementProblem,
+    stop: Stop,
+    seed: int = 0,
+    rules: SplitRules = WHOLE,
+    history: History | None = None,
+) -> Solution:
     """Return the best placement that local search finds.
+
+    Where `rules` allow it, tables that are too much for one device are cut, into more shards only while that
+    brings the bottleneck nearer to the bound.
 
     Args:
         stop: when to end; asked every few rounds.
         seed: of the random moves; the same seed and rounds give the same placement.
+        rules: which cuts are allowed.
+        history: gets every new incumbent.
 
     Raises:
         DoesNotFit: no start was found that fits; not a proof that there is none.
     """
     rng = np.random.default_rng(seed)
-    bound = lower_bound_ms(problem)
-    current = start(problem, rng)
-    descend(current)
-    best, best_device = float(current.cost.max()), current.device.copy()
-    rounds = stagnant = 0
-    # With one device or one table there is nothing to exchange.
-    while min(problem.devices, problem.tables) > 1 and not stop(Progress(rounds, stagnant, best, bound)):
-        kick_and_descend(current, rng, _ROUNDS_PER_CALL)
-        restore(current, current.device.copy())
-        rounds += _ROUNDS_PER_CALL
-        stagnant += _ROUNDS_PER_CALL
-        if current.cost.max() < best * (1 - _GAIN):
-            best, best_device, stagnant = float(current.cost.max()), current.device.copy(), 0
-    placement = split_exactly(problem, best_device)
+    history = History() if history is None else history
+    bound = lower_bound_ms(problem, rules)
+    history.prove(bound, "search")
+    best, shards = _first(problem, rules, bound, stop, rng, history)
+    while best.problem.devices > 1 and best.problem.tables > 1 and not stop(_progress(best, bound)):
+        best.step()
+        history.find(best.best_ms, "search")
+    placement = split_exactly(best.problem, best.best_device)
     if placement is None:
         raise DoesNotFit(
             "memory is so full that the rows left over between tiers find no room; a little more capacity in "
             "the slowest tier is needed"
         )
-    return solution(problem, placement, bound, {"rounds": rounds})
+    placement = replace(placement, shards=shards)
+    return solution(problem, placement, bound, {"rounds": best.rounds, "exchanges_judged": best.judged}, history)
 
 
-def start(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
-    """Return an assignment that fits: by falling cost if that works, else by falling size, else at random.
+def _first(
+    problem: PlacementProblem,
+    rules: SplitRules,
+    bound: float,
+    stop: Stop,
+    rng: np.random.Generator,
+    history: History,
+) -> tuple[Climb, Shards | None]:
+    """Return the search on the best cutting found, after its first descent."""
+    best: Climb | None = None
+    chosen: Shards | None = None
+    failure: DoesNotFit | None = None
+    for count in _cuttings(problem, rules):
+        shards = cut_evenly(problem, count, rules.kind) if (count > 1).any() else None
+        try:
+            climb_on = Climb(cut(problem, shards), bound, rng)
+        except DoesNotFit as error:
+            failure = error
+            continue
+        while not climb_on.settled and not stop(_progress(climb_on, bound)):
+            if min(climb_on.problem.devices, climb_on.problem.tables) < 2:
+                break
+            climb_on.step()
+            history.find(climb_on.best_ms, "search")
+        if best is None or climb_on.best_ms < best.best_ms * (1 - _CLOSE):
+            best, chosen = climb_on, shards
+        if relative_gap(best.best_ms, bound) <= _CLOSE or stop(_progress(best, bound)):
+            break
+    if best is None:
+        raise failure or DoesNotFit("there is no table to place")
+    return best, chosen
 
-    Raises:
-        DoesNotFit: none of the attempts fitted.
-    """
-    grid = threshold_grid(problem)
-    costliest_first = np.argsort(-single_costs(problem, grid), kind="stable")
-    for attempt in range(_STARTS):
-        order = costliest_first
-        if attempt:
-            noise = rng.uniform(0.5, 1.0, problem.tables) if attempt > 1 else 1.0
-            order = np.argsort(-problem.table_bytes * noise, kind="stable")
-        assignment = empty_assignment(problem, grid)
-        if assign(assignment, order, attempt > 0):
-            return assignment
-    raise DoesNotFit(
-        f"no way was found in {_STARTS} attempts to divide the tables among the devices so that each fits, "
-        f"although all memories together hold {format_bytes(problem.pool_capacity.sum())} and the model needs "
-        f"{format_bytes(problem.table_bytes.sum())}; no proof that there is none: try --strategy milp, or give "
-        "the slowest tier more capacity"
-    )
+
+def _cuttings(problem: PlacementProblem, rules: SplitRules) -> Iterator[IntArray]:
+    """Yield numbers of shards, shape (t,), from few to many: no shard beyond ever smaller shares of a device."""
+    count = np.ones(problem.tables, dtype=np.int64)
+    if rules.kind == "none":
+        yield count
+        return
+    slices = equal_slices(problem)
+    weights = pooled(problem, threshold_grid(problem), slices).weight
+    reach = problem.pool_capacity[problem.pool] / problem.pool_users[problem.pool]
+    weights = np.maximum(weights, problem.table_bytes / reach.sum(axis=1).max())
+    most = np.minimum(most_shards(problem, rules), problem.devices)
+    before: IntArray | None = None
+    for piece in _PIECES:
+        count = np.minimum(np.maximum(np.ceil(weights / piece), 1), most).astype(np.int64)
+        if before is None or (count != before).any():
+            yield count
+        before = count
 
 
-def single_costs(problem: PlacementProblem, grid: Grid) -> FloatArray:
-    """Return each table's traffic in ms if all came from the slowest tier, a rough order of cost, shape (t,)."""
-    return np.asarray(grid.traffic[:, -1] * 1e3 / problem.bandwidth[:, -1].max())
+def _progress(climb_on: Climb, bound: float) -> Progress:
+    return Progress(climb_on.rounds, climb_on.stagnant, climb_on.best_ms, bound)
