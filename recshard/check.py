@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 from recshard.errors import InputError, nearest
 from recshard.placement import Placement, shard_traffic
 from recshard.problem import FloatArray, PlacementProblem
+from recshard.shards import cut
 
 if TYPE_CHECKING:
     from recshard.cost.model import CostModel
@@ -133,6 +134,7 @@ def check_placement_cost(
     largest of several devices: devices hold many tables, whose errors cancel, and so the model's error on them is
     smaller. Where loads differ by more than that and the devices' order does not correlate by 0.7, `agrees`
     becomes `doubtful`; so does every verdict where most of the load lies outside what the model was trained on.
+    Of a table that is cut, every shard is judged as a table of its own columns, rows and accesses.
 
     Args:
         problem: what was placed.
@@ -152,6 +154,7 @@ def check_placement_cost(
     judged_as = tuple(kind if kind in model.card.tiers else None for kind in kinds)
     known = np.array([kind is not None for kind in judged_as])
 
+    problem, placement = cut(problem, placement.shards), replace(placement, shards=None)
     part_ms = 1e3 * shard_traffic(problem, placement) / problem.bandwidth[placement.device]
     cost_ms = np.zeros((problem.devices, problem.tiers))
     np.add.at(cost_ms, placement.device, part_ms)

@@ -15,6 +15,8 @@ from recshard.cost.model import load_cost_model
 from recshard.errors import InputError
 from recshard.placement import Placement, device_costs
 from recshard.problem import PlacementProblem
+from recshard.shards import cut, cut_evenly
+from recshard.strategy.result import split_exactly
 from tests.problems import random_problem
 
 DEVICES = 4
@@ -164,6 +166,23 @@ def test_a_few_parts_outside_the_training_are_counted_and_do_not_spoil_the_verdi
 def test_a_device_with_more_tables_than_any_shard_trained_on_is_outside() -> None:
     assert check(Oracle(tables_per_shard=6)).extrapolates == 0
     assert check(Oracle(tables_per_shard=5)).extrapolates == 1
+
+
+@pytest.mark.parametrize("kind", ["column", "row"])
+def test_shards_are_judged_as_the_tables_that_they_are(kind: Any) -> None:
+    problem, _ = some_plan()
+    problem = replace(problem, pool_capacity=problem.pool_capacity * 3)
+    shards = cut_evenly(
+        problem, np.minimum(np.arange(24) % 3 + 1, np.minimum(problem.dim // 4, problem.rows)), kind
+    )
+    sharded = cut(problem, shards)
+    placed = split_exactly(sharded, np.arange(len(shards)) % DEVICES)
+    assert placed is not None
+    found = check(Oracle(factor(d1=1.3)), (problem, replace(placed, shards=shards)))
+    expected = check(Oracle(factor(d1=1.3)), (sharded, placed))
+    assert found.document() == expected.document()
+    assert found.cost_ms.sum(axis=1) == pytest.approx(device_costs(problem, replace(placed, shards=shards)))
+    assert check(Oracle(), (problem, replace(placed, shards=shards))).deviation == pytest.approx(0, abs=1e-9)
 
 
 def test_a_single_loaded_device_leaves_nothing_to_compare() -> None:

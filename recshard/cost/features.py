@@ -61,7 +61,7 @@ def part_features(problem: PlacementProblem, rows: IntArray, batch_size: int | N
     """Return the features of every table's part in every tier, shape (t, k, 21); zeros where a part has no rows.
 
     Args:
-        problem: the tables, t of them.
+        problem: the tables, t of them; where tables are cut, their shards (`recshard.shards.cut`).
         rows: rows of each table in each tier, hottest first, shape (t, k), as in `Placement.rows`.
         batch_size: samples in the batch that the features describe; None: the problem's. A cost model knows
             batches of one size only and asks for that.
@@ -70,7 +70,8 @@ def part_features(problem: PlacementProblem, rows: IntArray, batch_size: int | N
     table = problem.class_table
     end = np.cumsum(problem.class_rows)
     begin = end - problem.class_rows
-    first = begin[problem.class_start[:-1]][table]  # classes of all tables stand in one array
+    # Classes of all tables stand in one array; a shard may have none.
+    first = np.concatenate([[0], end])[problem.class_start[:-1]][table]
     upper = np.cumsum(rows, axis=1)
     lower = upper - rows
     inside = np.minimum((end - first)[:, None], upper[table])

@@ -13,6 +13,7 @@ from scipy.stats import poisson
 
 from recshard.cost.features import FEATURES, part_features, reuse_histogram, whole_table_features
 from recshard.reuse_bins import REUSE_BINS
+from recshard.shards import cut, cut_evenly
 from tests.problems import random_problem
 
 EDGES = [0, *(2**b for b in range(REUSE_BINS - 1)), np.inf]
@@ -83,6 +84,40 @@ def test_parts_of_a_table_share_out_its_pooling_factor() -> None:
     half = problem.rows // 2
     parts = part_features(problem, np.column_stack([half, problem.rows - half]))
     assert parts[:, :, 2].sum(axis=1) == pytest.approx(problem.accesses / problem.batch_size)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_a_column_shard_is_its_table_with_fewer_columns(seed: int) -> None:
+    problem = random_problem(np.random.default_rng(seed), tables=3, state=True)
+    shards = cut_evenly(problem, np.minimum([2, 1, 3], problem.dim // 4), "column")
+    whole = whole_table_features(problem)[shards.table]
+    found = whole_table_features(cut(problem, shards))
+    assert found[:, 0].tolist() == shards.columns.tolist()
+    assert found[:, 1:3] == pytest.approx(whole[:, 1:3])
+    assert found[:, 3] == pytest.approx(problem.rows[shards.table] * (4 * shards.columns + 4))
+    assert found[:, 4:] == pytest.approx(whole[:, 4:])
+
+
+@given(seed=st.integers(0, 10_000))
+def test_a_row_shard_is_a_table_of_the_rows_it_is_dealt(seed: int) -> None:
+    problem = random_problem(np.random.default_rng(seed), tables=3)
+    shards = cut_evenly(problem, np.minimum([3, 1, 4], problem.rows), "row")
+    found = whole_table_features(cut(problem, shards))
+    for s, j in enumerate(shards.table):
+        mine = slice(problem.class_start[j], problem.class_start[j + 1])
+        rates = problem.accesses[j] * np.repeat(problem.class_share[mine], problem.class_rows[mine])
+        dealt = rates[shards.part[s] :: shards.parts[s]]
+        numbers = [problem.dim[j], len(dealt), dealt.sum() / problem.batch_size, len(dealt) * problem.row_bytes[j]]
+        assert found[s, :4] == pytest.approx(numbers)
+        assert found[s, 4:] == pytest.approx(exact_histogram(dealt), abs=1e-3)
+
+
+def test_a_shard_without_rows_has_no_features() -> None:
+    problem = random_problem(np.random.default_rng(0), tables=1)
+    more = int(problem.rows[0]) + 2
+    found = whole_table_features(cut(problem, cut_evenly(problem, np.array([more]), "row")))
+    assert (found[:-2, 1] == 1).all()
+    assert (found[-2:] == 0).all()
 
 
 def test_features_of_another_batch_size_are_those_of_the_problem_at_that_size() -> None:
