@@ -15,7 +15,8 @@ from recshard.placement import imbalance
 from recshard.plan.plan import Plan
 from recshard.problem import FloatArray, IntArray
 from recshard.profile.profile import Profile
-from recshard.remap import remap_table
+from recshard.remap import remap_parts, remap_table
+from recshard.shards import dim_share
 from recshard.trace.base import Trace
 from recshard.trace.hashing import to_rows
 
@@ -30,7 +31,8 @@ class Replay:
         plan: the plan.
         source: names the trace.
         samples: samples replayed.
-        accesses: lookups of each table that each tier of its device served, shape (t, k); exact.
+        accesses: lookups of each shard that each tier of its device served, shape (s, k); exact. A lookup of a
+            table that is cut by rows is served by one of its shards, of one cut by columns by all of them.
     """
 
     plan: Plan
@@ -41,26 +43,31 @@ class Replay:
     @property
     def lookups(self) -> int:
         """All lookups of the trace."""
-        return int(self.accesses.sum())
+        return int(self.accesses[self.plan.shards.first_column == 0].sum())
 
     @property
     def slow_share(self) -> float:
-        """Share of accesses outside the fastest tier."""
-        return int(self.accesses[:, 1:].sum()) / self.lookups if self.lookups else 0.0
+        """Share of accesses outside the fastest tier; column shards serve their share of an access's columns."""
+        slow = self.accesses[:, 1:].sum(axis=1) * dim_share(self.plan.problem, self.plan.shards)
+        return float(slow.sum()) / self.lookups if self.lookups else 0.0
 
     @cached_property
     def device_cost_ms(self) -> FloatArray:
         """Cost of each device per step, from the counts scaled to the plan's batch size, shape (d,)."""
-        problem, device = self.plan.problem, self.plan.placement.device
-        per_step = self.accesses * (problem.batch_size / self.samples)
-        table_ms = (1e3 * per_step * problem.access_bytes[:, None] / problem.bandwidth[device]).sum(axis=1)
-        table_ms += problem.network_ms[np.arange(problem.tables), device]
-        cost = np.zeros(problem.devices)
-        np.add.at(cost, device, table_ms)
+        sharded, device = self.plan.sharded, self.plan.placement.device
+        per_step = self.accesses * (sharded.batch_size / self.samples)
+        shard_ms = (1e3 * per_step * sharded.access_bytes[:, None] / sharded.bandwidth[device]).sum(axis=1)
+        shard_ms += 1e3 * sharded.network_bytes / sharded.network_bandwidth[device]
+        cost = np.zeros(sharded.devices)
+        np.add.at(cost, device, shard_ms)
         return cost
 
     def summary(self) -> dict[str, Any]:
-        """Return the JSON object of `recshard replay --json`."""
+        """Return the JSON object of `recshard replay --json`.
+
+        Its `lookups` are the trace's. What the devices' `accesses` add up to is more where tables are cut by
+        columns: every shard reads its part of the row.
+        """
         devices = []
         for d in range(self.plan.problem.devices):
             counts = self.accesses[self.plan.placement.device == d].sum(axis=0)
@@ -82,7 +89,7 @@ class Replay:
 def replay_plan(plan: Plan, trace: Trace, *, progress: Progress | None = None) -> Replay:
     """Count, for every lookup of `trace`, the tier that serves it under `plan`.
 
-    Memory: one byte a row of split tables.
+    Memory: one byte a row of split tables, for each column shard of its own; two where tables are cut by rows.
 
     Raises:
         InputError: the trace lacks a feature of the plan or has one that the plan does not know, is empty or
@@ -100,19 +107,16 @@ def replay_plan(plan: Plan, trace: Trace, *, progress: Progress | None = None) -
             f"{trace.name}: the plan has no table for feature '{extra}'{nearest(extra, index)}; it was made for: "
             f"{', '.join(index)}; select columns of the trace, or plan for all of them"
         )
-    homes = [_tiers(plan, j) for j in range(len(plan.tables))]
-    accesses = np.zeros((len(plan.tables), len(plan.tier_names)), dtype=np.int64)
+    homes = [_homes(plan, j) for j in range(len(plan.tables))]
+    accesses = np.zeros((len(plan.shards), len(plan.tier_names)), dtype=np.int64)
     samples = 0
     for batch in trace.batches():
         samples += batch.samples
         for feature, bag in batch.bags.items():
             j = index[feature]
             rows = to_rows(bag.values, plan.tables.tables[j], feature, trace.name)
-            home = homes[j]
-            if isinstance(home, int):
-                accesses[j, home] += len(rows)
-            else:
-                accesses[j] += np.bincount(home[rows], minlength=accesses.shape[1])
+            for home in homes[j]:
+                home.count(accesses, rows)
         if progress is not None:
             progress(batch.samples, sum(len(bag.values) for bag in batch.bags.values()))
     if samples == 0:
@@ -136,20 +140,58 @@ def replay_profile(plan: Plan, profile: Profile) -> Replay:
             f"{', '.join(profile.source)}: the profile's tables are not those of the plan; profile with the "
             "tables that the plan was made for (--tables)"
         )
-    accesses = np.zeros((len(plan.tables), len(plan.tier_names)), dtype=np.int64)
+    accesses = np.zeros((len(plan.shards), len(plan.tier_names)), dtype=np.int64)
     for j in range(len(plan.tables)):
-        home = _tiers(plan, j)
+        homes = _homes(plan, j)
         for rows, counts in profile.hot_chunks(j):
-            if isinstance(home, int):
-                accesses[j, home] += counts.sum()
-            else:
-                np.add.at(accesses[j], home[rows], counts)
+            for home in homes:
+                home.count(accesses, rows, counts)
     return Replay(plan, ", ".join(profile.source), profile.samples, accesses)
 
 
-def _tiers(plan: Plan, table: int) -> int | NDArray[np.int8]:
-    """Return the one tier that holds a table, or the tier of each of its rows."""
-    rows = plan.placement.rows[table]
-    if not plan.is_split(table):
-        return int(np.argmax(rows))
-    return remap_table(rows, plan.hot_rows(table)).tier
+@dataclass(frozen=True)
+class _Homes:
+    """Where the rows of a table stand: in a shard that has them all, or in several that have each some of them.
+
+    Attributes:
+        shards: those shards.
+        of_row: home of each row, counted through the tiers of one shard after the other, shape (rows,); one
+            number where all rows are in one tier.
+    """
+
+    shards: slice
+    of_row: int | NDArray[np.int8] | NDArray[np.int16] | NDArray[np.int32]
+
+    def count(self, accesses: IntArray, rows: IntArray, times: IntArray | None = None) -> None:
+        """Add lookups of `rows`, each once or so many `times`, to the accesses of all shards, shape (s, k)."""
+        counted = accesses[self.shards].reshape(-1)  # a view
+        if isinstance(self.of_row, int):
+            counted[self.of_row] += len(rows) if times is None else times.sum()
+        elif times is None:
+            counted += np.bincount(self.of_row[rows], minlength=len(counted))
+        else:
+            np.add.at(counted, self.of_row[rows], times)
+
+
+def _homes(plan: Plan, table: int) -> list[_Homes]:
+    mine, tiers = plan.shards_of(table), len(plan.tier_names)
+    hot = plan.hot_rows(table) if plan.needs_hot_rows(table) else np.zeros(0, dtype=np.int64)
+    if plan.shards.parts[mine[0]] > 1:
+        parts = remap_parts(plan.placement.rows[mine.start : mine.stop], hot)
+        of_row: NDArray[np.int16] | NDArray[np.int32] = (
+            parts.part.astype(np.int16)
+            if len(mine) * tiers - 1 <= np.iinfo(np.int16).max
+            else parts.part.astype(np.int32)
+        )
+        of_row *= tiers
+        of_row += parts.home.tier
+        return [_Homes(slice(mine.start, mine.stop), of_row)]
+    return [
+        _Homes(
+            slice(s, s + 1),
+            remap_table(plan.placement.rows[s], hot).tier
+            if plan.is_split(s)
+            else int(np.argmax(plan.placement.rows[s])),
+        )
+        for s in mine
+    ]

@@ -11,10 +11,11 @@ from recshard.errors import InputError
 from recshard.plan import Plan, make_plan
 from recshard.problem import Workload
 from recshard.profile.build import profile_trace
-from recshard.replay import replay_plan
+from recshard.replay import replay_plan, replay_profile
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.topology import Group, Tier, Topology
 from recshard.trace.hashing import to_rows
+from tests.plans import Kind, cut_case, homes, random_trace
 from tests.traces import MemoryTrace
 
 TOPOLOGY = Topology(
@@ -69,6 +70,47 @@ def test_replaying_what_was_profiled_costs_what_was_planned() -> None:
     replay = replay_plan(plan, trace)
     assert replay.device_cost_ms == pytest.approx(plan.device_cost_ms)
     assert replay.slow_share == pytest.approx(plan.slow_share)
+
+
+KINDS = st.sampled_from(["none", "column", "row", "both"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), KINDS)
+def test_every_lookup_of_a_cut_table_is_counted_in_each_shard_that_has_a_part_of_its_row(
+    seed: int, kind: Kind
+) -> None:
+    rng = np.random.default_rng(seed)
+    plan, other = cut_case(rng, kind).plan, random_trace(rng)
+    replay = replay_plan(plan, other)
+    expected, slow = np.zeros(plan.placement.rows.shape, dtype=np.int64), 0.0
+    for j, table in enumerate(plan.tables.tables):
+        ids = np.array([i for sample in other.samples[table.name] for i in sample], dtype=np.int64)
+        rows = to_rows(ids, table, table.name, "").tolist()
+        for s, home in zip(plan.shards_of(j), homes(plan, j), strict=True):
+            for row in rows:
+                if row in home:
+                    expected[s, home[row][0]] += 1
+                    slow += (home[row][0] > 0) * plan.shards.columns[s] / table.dim
+    assert (replay.accesses == expected).all()
+    assert replay.lookups == sum(len(sample) for rows in other.samples.values() for sample in rows)
+    assert replay.slow_share == pytest.approx(slow / replay.lookups)
+    counted = [list(device["accesses"].values()) for device in replay.summary()["devices"]]
+    assert counted == [expected[plan.placement.device == d].sum(axis=0).tolist() for d in range(3)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), KINDS, st.booleans())
+def test_replaying_what_was_profiled_costs_what_was_planned_however_tables_are_cut(
+    seed: int, kind: Kind, network: bool
+) -> None:
+    case = cut_case(np.random.default_rng(seed), kind, network=network)
+    replay = replay_plan(case.plan, case.trace)
+    assert replay.device_cost_ms == pytest.approx(case.plan.device_cost_ms, rel=1e-12)
+    assert replay.slow_share == pytest.approx(case.plan.slow_share, rel=1e-12)
+    counted = replay_profile(case.plan, case.profile)
+    assert (counted.accesses == replay.accesses).all()
+    assert counted.device_cost_ms == pytest.approx(case.plan.device_cost_ms, rel=1e-12)
 
 
 def test_a_trace_of_another_model_is_refused_with_the_difference() -> None:

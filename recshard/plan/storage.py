@@ -1,14 +1,16 @@
 """A plan on disk: `plan.json` for what has names, Parquet for what has rows (design.md, "Files on disk").
 
-`tables.parquet` has a row per table: its arrays and rows per tier; `classes.parquet` the frequency classes that
-the strategy saw; `hot_rows.parquet` the rows of split tables, hottest first, from which the remap is made.
+`tables.parquet` has a row per table: its arrays; `shards.parquet` a row per shard: what it has of its table, its
+device, and rows and share of accesses per tier; `classes.parquet` the frequency classes that the strategy saw;
+`hot_rows.parquet` the rows of tables that are split between tiers or cut by rows, hottest first, from which the
+remap is made.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +20,18 @@ from recshard.errors import InputError
 from recshard.placement import InvalidPlacement, Placement, bottleneck_ms, check_placement
 from recshard.plan.plan import Plan
 from recshard.problem import IntArray, PlacementProblem
+from recshard.shards import Shards
 from recshard.strategy.stop import relative_gap
 from recshard.tables import EmbeddingTable, TableSet
 
 MARKER = "plan.json"
-VERSION = 1
+VERSION = 2
 _TABLES = "tables.parquet"
+_SHARDS = "shards.parquet"
 _CLASSES = "classes.parquet"
 _HOT_ROWS = "hot_rows.parquet"
 _PER_TABLE = ("rows", "dim", "row_bytes", "row_state_bytes", "access_bytes", "accesses", "network_bytes")
+_PER_SHARD = ("first_column", "columns", "part", "parts")
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
@@ -38,17 +43,21 @@ def save_plan(plan: Plan, path: str | Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    problem, placement = plan.problem, plan.placement
+    problem, placement, shards = plan.problem, plan.placement, plan.shards
     with files.new_folder(path, MARKER) as folder:
         names = [t.name for t in plan.tables.tables]
-        columns = {"table": pa.array(names), "device": pa.array(placement.device)}
+        columns = {"table": pa.array(names)}
         columns |= {field: pa.array(getattr(problem, field)) for field in _PER_TABLE}
-        hot = [plan.hot_rows(j) if plan.is_split(j) else None for j in range(len(names))]
+        hot = [plan.hot_rows(j) if plan.needs_hot_rows(j) else None for j in range(len(names))]
         columns["hot_rows"] = pa.array([0 if rows is None else len(rows) for rows in hot], pa.int64())
-        for k, tier in enumerate(plan.tier_names):
-            columns[f"rows_{tier}"] = pa.array(placement.rows[:, k])
-            columns[f"access_share_{tier}"] = pa.array(plan.access_share[:, k])
         pq.write_table(pa.table(columns), folder / _TABLES)
+        columns = {"shard": pa.array(plan.shard_names), "table": pa.array([names[j] for j in shards.table])}
+        columns |= {field: pa.array(getattr(shards, field), pa.int64()) for field in _PER_SHARD}
+        columns["device"] = pa.array(placement.device, pa.int64())
+        for k, tier in enumerate(plan.tier_names):
+            columns[f"rows_{tier}"] = pa.array(placement.rows[:, k], pa.int64())
+            columns[f"access_share_{tier}"] = pa.array(plan.access_share[:, k])
+        pq.write_table(pa.table(columns), folder / _SHARDS)
         classes = {
             "table": pa.DictionaryArray.from_arrays(pa.array(problem.class_table), pa.array(names)),
             "rows": pa.array(problem.class_rows),
@@ -127,9 +136,10 @@ def load_plan(path: str | Path) -> Plan:
             network_bandwidth=np.full(devices, np.inf) if network is None else np.array(network, dtype=np.float64),
         )
         tier_names = tuple(document["tier_names"])
-        rows = np.column_stack([table[f"rows_{tier}"].to_numpy() for tier in tier_names])
-        placement = Placement(table["device"].to_numpy(), rows)
+        placement = _read_placement(folder / _SHARDS, index, tier_names)
         check_placement(problem, placement)
+        if len(placement.rows) == len(tables):  # a shard for every table: nothing is cut
+            placement = dataclasses.replace(placement, shards=None)
         return Plan(
             tables=TableSet(tables, document["batch_size"]),
             tier_names=tier_names,
@@ -151,6 +161,22 @@ def load_plan(path: str | Path) -> Plan:
         ) from None
     except (OSError, ArrowException, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{folder}: the plan is damaged ({error}); make it again with `recshard plan`") from None
+
+
+def _read_placement(path: Path, index: Mapping[str, int], tier_names: tuple[str, ...]) -> Placement:
+    """Return what `shards.parquet` says; whether it is a placement is the checker's business."""
+    import pyarrow.parquet as pq
+
+    stored = pq.read_table(path)
+    fields = (*_PER_SHARD, "device", *(f"rows_{tier}" for tier in tier_names))
+    numbers = {field: stored[field].to_numpy() for field in fields}
+    for field, values in numbers.items():
+        if values.dtype != np.int64:  # as where a value is missing
+            raise ValueError(f"{_SHARDS}: {field} has something else than whole numbers")
+    table = np.array([index[name] for name in stored["table"].to_pylist()], dtype=np.int64)
+    shards = Shards(table, *(numbers[field] for field in _PER_SHARD))
+    rows = np.column_stack([numbers[f"rows_{tier}"] for tier in tier_names])
+    return Placement(numbers["device"], rows, shards)
 
 
 def _row_reader(folder: Path, tables: tuple[EmbeddingTable, ...], hot: IntArray) -> Callable[[int], IntArray]:

@@ -159,11 +159,15 @@ def test_a_plan_reads_back_as_it_was_written(tmp_path: Path) -> None:
     for j in range(4):
         if plan.is_split(j):
             assert (again.hot_rows(j) == plan.hot_rows(j)).all()
-    frame = pd.read_parquet(tmp_path / "plan" / "tables.parquet")
-    assert frame[["rows_hbm", "rows_uvm"]].sum(axis=1).tolist() == frame["rows"].tolist()
+    assert again.placement.shards is None
+    tables = pd.read_parquet(tmp_path / "plan" / "tables.parquet")
+    shards = pd.read_parquet(tmp_path / "plan" / "shards.parquet")
+    assert shards[["rows_hbm", "rows_uvm"]].sum(axis=1).tolist() == tables["rows"].tolist()
 
 
-@pytest.mark.parametrize("victim", ["plan.json", "tables.parquet", "classes.parquet", "hot_rows.parquet"])
+@pytest.mark.parametrize(
+    "victim", ["plan.json", "tables.parquet", "shards.parquet", "classes.parquet", "hot_rows.parquet"]
+)
 def test_a_damaged_plan_is_refused_by_name(tmp_path: Path, victim: str) -> None:
     save_plan(make_plan(small_profile(), topology()), tmp_path / "plan")
     path = tmp_path / "plan" / victim
@@ -187,9 +191,9 @@ def test_a_plan_that_lost_hot_rows_is_refused(tmp_path: Path) -> None:
 
 def test_a_plan_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     save_plan(make_plan(small_profile(), topology()), tmp_path / "plan")
-    frame = pd.read_parquet(tmp_path / "plan" / "tables.parquet")
+    frame = pd.read_parquet(tmp_path / "plan" / "shards.parquet")
     frame.loc[0, "rows_hbm"] += 1
-    frame.to_parquet(tmp_path / "plan" / "tables.parquet")
+    frame.to_parquet(tmp_path / "plan" / "shards.parquet")
     with pytest.raises(InputError, match="breaks a rule"):
         load_plan(tmp_path / "plan")
 
@@ -197,10 +201,11 @@ def test_a_plan_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
 def test_another_format_version_is_refused(tmp_path: Path) -> None:
     save_plan(make_plan(small_profile(), topology()), tmp_path / "plan")
     path = tmp_path / "plan" / "plan.json"
-    document = json.loads(path.read_text()) | {"format_version": 99}
-    path.write_text(json.dumps(document))
-    with pytest.raises(InputError, match=r"format_version 99; accepted: 1"):
-        load_plan(tmp_path / "plan")
+    for version in (1, 99):
+        document = json.loads(path.read_text()) | {"format_version": version}
+        path.write_text(json.dumps(document))
+        with pytest.raises(InputError, match=rf"format_version {version}; accepted: 2; make the plan again"):
+            load_plan(tmp_path / "plan")
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:
