@@ -16,7 +16,7 @@ def command(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
     as_json: Json = False,
 ) -> None:
-    """Write embedding specs per device, a part for every tier of a split table, and the remap of its rows."""
+    """Write embedding specs per device, a part for every shard and tier of a table, and the remap of its rows."""
     from rich.text import Text
 
     from recshard.export import export_plan

@@ -1,7 +1,12 @@
-"""Embedding specs for FBGEMM's table-batched operators: one list per device, a part per table and tier.
+"""Embedding specs for FBGEMM's table-batched operators: one list per device, a part per shard and tier.
 
-FBGEMM knows three places for a table: `DEVICE` (HBM), `MANAGED` (UVM) and `HOST`. A split table becomes one part
-in each of its tiers; `remap/*.npy` gives, row by row, the tier and the slot in that tier's part.
+FBGEMM knows three places for a table: `DEVICE` (HBM), `MANAGED` (UVM) and `HOST`. A table that is split becomes
+one part in each of its tiers; `remap/*.npy` gives, row by row of the table, the tier and the slot in that tier's
+part.
+
+A column shard is a table of its own dim, whose pooled output is the range `columns` of the table's. The outputs
+of row shards add up to the table's: `remap/*.part.npy` gives, row by row of the table, the shard that is to look
+it up; tier and slot are those on that shard's device.
 """
 
 from __future__ import annotations
@@ -15,12 +20,12 @@ import numpy as np
 from recshard import files
 from recshard.errors import InputError, nearest
 from recshard.plan.plan import Plan
-from recshard.remap import remap_table
+from recshard.remap import Remap, remap_parts, remap_table
 
 TARGETS = ("fbgemm",)
 LOCATIONS = {"hbm": "DEVICE", "uvm": "MANAGED", "host": "HOST", "dram": "HOST"}
 MARKER = "fbgemm.json"
-VERSION = 1
+VERSION = 2
 
 
 def export_plan(
@@ -48,27 +53,27 @@ def export_plan(
     with files.new_folder(path, MARKER) as folder:
         (folder / "remap").mkdir()
         for j, table in enumerate(plan.tables.tables):
-            parts = [(k, int(n)) for k, n in enumerate(plan.placement.rows[j]) if n]
-            remap_file = None
-            if len(parts) > 1:
-                remap = remap_table(plan.placement.rows[j], plan.hot_rows(j))
-                remap_file = f"remap/{j:04d}"
-                np.save(folder / f"{remap_file}.tier.npy", remap.tier, allow_pickle=False)
-                np.save(folder / f"{remap_file}.slot.npy", remap.slot, allow_pickle=False)
-            for k, rows in parts:
-                devices[plan.placement.device[j]].append(
-                    {
-                        "table": table.name,
-                        "features": list(table.features),
-                        "rows": rows,
-                        "dim": table.dim,
-                        "dtype": table.dtype,
-                        "optimizer": table.optimizer,
-                        "tier": k,
-                        "location": known[plan.tier_names[k]],
-                        "remap": remap_file,
-                    }
-                )
+            remap_of = _write_remaps(plan, j, folder)
+            for s in plan.shards_of(j):
+                first, columns = int(plan.shards.first_column[s]), int(plan.shards.columns[s])
+                for k in np.flatnonzero(plan.placement.rows[s]):
+                    devices[plan.placement.device[s]].append(
+                        {
+                            "table": table.name,
+                            "shard": plan.shard_names[s],
+                            "features": list(table.features),
+                            "rows": int(plan.placement.rows[s, k]),
+                            "dim": columns,
+                            "columns": [first, first + columns],
+                            "part": int(plan.shards.part[s]),
+                            "parts": int(plan.shards.parts[s]),
+                            "dtype": table.dtype,
+                            "optimizer": table.optimizer,
+                            "tier": int(k),
+                            "location": known[plan.tier_names[k]],
+                            "remap": remap_of.get(s),
+                        }
+                    )
         document: dict[str, object] = {
             "format_version": VERSION,
             "tiers": list(plan.tier_names),
@@ -76,3 +81,31 @@ def export_plan(
         }
         (folder / MARKER).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     return document
+
+
+def _write_remaps(plan: Plan, table: int, folder: Path) -> dict[int, str]:
+    """Write what says where the rows of a table stand, and return each shard's file, without its ending.
+
+    A table or column shard that stands in one tier, its rows in their own order, needs none.
+    """
+    mine = plan.shards_of(table)
+    if not plan.needs_hot_rows(table):
+        return {}
+    hot = plan.hot_rows(table)
+    if plan.shards.parts[mine[0]] > 1:
+        parts = remap_parts(plan.placement.rows[mine.start : mine.stop], hot)
+        name = f"remap/{table:04d}"
+        np.save(folder / f"{name}.part.npy", parts.part, allow_pickle=False)
+        _save(folder, name, parts.home)
+        return dict.fromkeys(mine, name)
+    remap_of = {}
+    for number, s in enumerate(mine):
+        if plan.is_split(s):
+            remap_of[s] = f"remap/{table:04d}" + (f"-{number}" if len(mine) > 1 else "")
+            _save(folder, remap_of[s], remap_table(plan.placement.rows[s], hot))
+    return remap_of
+
+
+def _save(folder: Path, name: str, remap: Remap) -> None:
+    np.save(folder / f"{name}.tier.npy", remap.tier, allow_pickle=False)
+    np.save(folder / f"{name}.slot.npy", remap.slot, allow_pickle=False)
