@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +21,15 @@ _TOP = 10
 
 def report_plan(plan: Plan) -> RenderableType:
     """Return a plan's report: its devices, the tables that matter most, bound and gap in one sentence."""
-    return Group(_devices(plan), _tables(plan), Text(proof_sentence(plan)))
+    cuts = [Text(cut_sentence(plan))] if plan.tables_cut else []
+    return Group(_devices(plan), _tables(plan), *cuts, Text(proof_sentence(plan)))
+
+
+def cut_sentence(plan: Plan, most: int = _TOP) -> str:
+    """Return which tables are cut and into how many shards, in one sentence; of many the first `most`."""
+    cuts = [f"{entry['table']} ({entry['shards']} by {entry['kind']}s)" for entry in plan.tables_cut]
+    more = f" and {len(cuts) - most} more tables" if len(cuts) > most else ""
+    return f"Cut into shards: {', '.join(cuts[:most])}{more}."
 
 
 def proof_sentence(plan: Plan) -> str:
@@ -45,7 +54,7 @@ def _devices(plan: Plan) -> Table:
     table = _table(f"{plan.strategy} on {plan.topology}: devices")
     table.add_column("device", justify="right")
     table.add_column("cost ms", justify="right")
-    table.add_column("tables", justify="right")
+    table.add_column("shards" if plan.tables_cut else "tables", justify="right")
     for tier in plan.tier_names:
         table.add_column(f"{tier} bytes", justify="right")
         table.add_column("full", justify="right")
@@ -63,28 +72,29 @@ def _devices(plan: Plan) -> Table:
 
 
 def _tables(plan: Plan) -> Table:
-    """The tables that cost most, in their order."""
-    problem, placement = plan.problem, plan.placement
-    slowness = 1e3 / problem.bandwidth[placement.device]
-    cost = (plan.access_share * slowness).sum(axis=1) * problem.traffic
+    """The tables, or shards of them, that cost most, in their order."""
+    sharded, placement = plan.sharded, plan.placement
+    slowness = 1e3 / sharded.bandwidth[placement.device]
+    cost = (plan.access_share * slowness).sum(axis=1) * sharded.traffic
     top = np.argsort(-cost, kind="stable")[:_TOP]
-    table = _table(f"the {len(top)} costliest of {problem.tables} tables")
+    of = f"{len(plan.shards)} shards of " if plan.tables_cut else ""
+    table = _table(f"the {len(top)} costliest of {of}{plan.problem.tables} tables")
     for name in ("table", "device", "cost ms", "rows", "bytes", "accesses/step"):
         table.add_column(name, justify="left" if name == "table" else "right")
     for tier in plan.tier_names:
         table.add_column(f"{tier} rows", justify="right")
         table.add_column(f"{tier} acc.", justify="right")
-    for j in top:
+    for s in top:
         cells = [
-            plan.tables.tables[j].name,
-            str(placement.device[j]),
-            f"{cost[j]:.4g}",
-            f"{problem.rows[j]:,}",
-            format_bytes(problem.table_bytes[j]),
-            f"{problem.accesses[j]:,.0f}",
+            escape(plan.shard_names[s]),  # brackets are markup to a terminal
+            str(placement.device[s]),
+            f"{cost[s]:.4g}",
+            f"{sharded.rows[s]:,}",
+            format_bytes(sharded.table_bytes[s]),
+            f"{sharded.accesses[s]:,.0f}",
         ]
         for k in range(len(plan.tier_names)):
-            cells += [share(placement.rows[j, k] / problem.rows[j]), share(plan.access_share[j, k])]
+            cells += [share(placement.rows[s, k] / max(sharded.rows[s], 1)), share(plan.access_share[s, k])]
         table.add_row(*cells)
     return table
 

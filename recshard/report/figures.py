@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recshard.plan.plan import Plan
+from recshard.problem import FloatArray
 from recshard.profile.profile import Profile
+from recshard.shards import dim_share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,17 +33,30 @@ def access_cdfs(profile: Profile, axes: Axes, tables: Sequence[str] | None = Non
 
 
 def splits(plan: Plan, axes: Axes, most: int = 20) -> None:
-    """Draw, for the `most` largest tables, which share of their rows stands in each tier."""
+    """Draw, for the `most` largest tables, which share of their rows stands in each tier.
+
+    Tables that are cut have one bar for all their shards, in which a row of a column shard counts by its columns.
+    """
     largest = np.argsort(-plan.problem.table_bytes, kind="stable")[:most]
+    share = table_rows(plan)[largest] / plan.problem.rows[largest, None]
     left = np.zeros(len(largest))
+    cuts = {entry["table"]: f" ({entry['shards']} shards)" for entry in plan.tables_cut}
     names = [plan.tables.tables[j].name for j in largest]
+    labels = [name + cuts.get(name, "") for name in names]
     for k, tier in enumerate(plan.tier_names):
-        width = plan.placement.rows[largest, k] / plan.problem.rows[largest]
-        axes.barh(names, width, left=left, label=tier, color=_TIER_COLOURS[k % len(_TIER_COLOURS)])
-        left += width
+        axes.barh(labels, share[:, k], left=left, label=tier, color=_TIER_COLOURS[k % len(_TIER_COLOURS)])
+        left += share[:, k]
     axes.invert_yaxis()
     axes.set_xlabel("share of rows")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(plan.tier_names), frameon=False)
+
+
+def table_rows(plan: Plan) -> FloatArray:
+    """Return the rows of each table in each tier, those of column shards by their columns, shape (t, k)."""
+    rows = np.zeros((plan.problem.tables, plan.problem.tiers))
+    width = dim_share(plan.problem, plan.shards)
+    np.add.at(rows, plan.shards.table, plan.placement.rows * width[:, None])
+    return rows
 
 
 def device_loads(plans: Sequence[Plan], axes: Axes) -> None:

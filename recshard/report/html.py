@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from recshard import files
 from recshard.plan.plan import Plan
 from recshard.report import figures
-from recshard.report.console import proof_sentence, share
+from recshard.report.console import cut_sentence, proof_sentence, share
 from recshard.units import format_bytes
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ svg { max-width: 100%; height: auto; }
 </style>
 <h1>{{ plan.strategy }} on {{ plan.topology }}</h1>
 <p>{{ sentence }} {{ slow }} of all accesses are expected outside the fastest tier.</p>
+{% if cuts %}<p>{{ cuts }}</p>{% endif %}
 <h2>Devices</h2>
 {{ loads }}
 <table>
-<tr><th>device<th>cost ms<th>tables
+<tr><th>device<th>cost ms<th>{{ "shards" if cuts else "tables" }}
 {% for tier in plan.tier_names %}<th>{{ tier }}<th>accesses{% endfor %}</tr>
 {% for device in plan.devices %}
 <tr><td>{{ loop.index0 }}<td>{{ "%.4g" | format(device.cost_ms) }}<td>{{ device.tables | length }}
@@ -65,6 +66,7 @@ def write_html(plan: Plan, path: str | Path) -> None:
     text = page.render(
         plan=plan,
         sentence=proof_sentence(plan),
+        cuts=cut_sentence(plan) if plan.tables_cut else "",
         slow=share(plan.slow_share),
         share=share,
         bytes=format_bytes,
