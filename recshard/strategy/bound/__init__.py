@@ -16,13 +16,12 @@ import numba
 import numpy as np
 
 from recshard.problem import FloatArray, IntArray, PlacementProblem
-from recshard.shards import WHOLE, SplitRules
 
 _ROUNDS = 40
 _TOLERANCE = 1e-6
 
 
-def lower_bound_ms(problem: PlacementProblem, rules: SplitRules = WHOLE) -> float:
+def lower_bound_ms(problem: PlacementProblem) -> float:
     """Return the largest proven lower bound on the bottleneck, in ms."""
     kinds = device_kinds(problem)
     pooled = pooled_bound_ms(problem) if kinds.max() == 0 else weighted_bound_ms(problem, kinds)
