@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 
 from recshard.problem import PlacementProblem
+from recshard.shards import Shards, SplitRules, cut, most_shards
 
 
 def device_cost(problem: PlacementProblem, tables: list[int], capacity: list[float], d: int) -> float:
@@ -83,3 +85,26 @@ def best_bottleneck_shared(problem: PlacementProblem) -> float:
         if result.status == 0:
             best = min(best, float(result.fun))
     return best
+
+
+def cuts(problem: PlacementProblem, rules: SplitRules) -> Iterator[Shards]:
+    """Yield every way to cut the tables: column shards of any widths in whole vectors, row shards dealt out."""
+    choices = []
+    for j, most in enumerate(most_shards(problem, rules)):
+        dim, mine = int(problem.dim[j]), [[(0, int(problem.dim[j]), 0, 1)]]
+        for n in range(2, min(int(most), problem.devices) + 1):
+            if rules.kind == "row":
+                mine.append([(0, dim, i, n) for i in range(n)])
+            else:
+                for inner in itertools.combinations(range(4, dim, 4), n - 1):
+                    edge = [0, *inner, dim]
+                    mine.append([(a, b - a, 0, 1) for a, b in itertools.pairwise(edge)])
+        choices.append(mine)
+    for chosen in itertools.product(*choices):
+        pieces = [(j, *piece) for j, mine in enumerate(chosen) for piece in mine]
+        yield Shards(*(np.array(column, dtype=np.int64) for column in zip(*pieces, strict=True)))
+
+
+def best_bottleneck_cut(problem: PlacementProblem, rules: SplitRules) -> float:
+    """Return the least bottleneck over all ways to cut the tables and to assign the shards."""
+    return min(best_bottleneck(cut(problem, shards)) for shards in cuts(problem, rules))
