@@ -1,4 +1,4 @@
-"""Descending to where no exchange between two devices helps, and out of it again: the outer kernels of `search`."""
+"""Descending to where no exchange between two devices helps, and out again: the outer kernels of `search`."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def relieve(a: Assignment, m: Memory, steepness: float, scale: float, pairs: boo
     """
     improved = 0
     while True:
-        slowest = np.argmax(a.cost)
+        slowest = int(np.argmax(a.cost))
         found = False
         for e in ascending(a.cost):
             if e == slowest:

@@ -171,7 +171,7 @@ def _cost_with(a: Assignment, d: int, j: int, jj: int, i: int, ii: int, hint: In
         crossing -= a.table_network[i]
     if ii >= 0:
         crossing -= a.table_network[ii]
-    return cost + crossing * a.link[d]
+    return float(cost + crossing * a.link[d])
 
 
 @numba.njit(cache=True)
@@ -184,7 +184,7 @@ def load_on(a: Assignment, hint: IntArray, d: int, j: int) -> float:
         g = hint[k]
         kept = a.table_traffic[j, g] - a.threshold[g] * a.table_size[j, g]
         load -= (a.slowness[d, k + 1] - a.slowness[d, k]) * kept
-    return load
+    return float(load)
 
 
 @numba.njit(cache=True)
@@ -197,7 +197,7 @@ def _floor(a: Assignment, d: int) -> float:
         g = a.hint[d, k]
         kept = a.traffic[d, g] + a.threshold[g] * (a.boundary[d, k] - a.size[d, g])
         cost -= (a.slowness[d, k + 1] - a.slowness[d, k]) * kept
-    return cost
+    return float(cost)
 
 
 @numba.njit(cache=True)
@@ -305,7 +305,7 @@ def pressure(cost: float, steepness: float, scale: float) -> float:
     Its sum over devices falls when the slowest gets faster and when all together get faster: the former brings
     costs together, the latter the prices of fast memory, and both are needed to come near the pooled bound.
     """
-    return np.exp(min(steepness * (cost / scale - 1.0), _STEEPEST))
+    return float(np.exp(min(steepness * (cost / scale - 1.0), _STEEPEST)))
 
 
 @numba.njit(cache=True)

@@ -31,7 +31,8 @@ from recshard.strategy.waterfill import equal_slices
 _ALL_PAIRS = 64  # devices up to which all pairs are tried
 _PAIRS_AT_ONCE = 2_000  # pairs of devices between two looks at the clock
 _ROUNDS_AT_ONCE = 3
-_QUIET = 3  # rounds without a gain after which the next stage comes
+_QUIET = 3  # times that the gap stands still before the next stage comes
+_PROGRESS = 0.98  # a gap that shrinks less stands still
 _CROWD = 150  # tables a device, beyond which single exchanges are fine enough
 _DIVISIONS = 3  # times that shared memory is divided anew
 _KICKED_DEVICES = 320  # kicks between two looks at the clock, times devices
@@ -106,7 +107,7 @@ class Climb:
         """Exchange one table against one, then two against two, until nothing helps."""
         crowded = self.problem.tables > _CROWD * self.problem.devices
         for pairs in (False,) if crowded else (False, True):
-            quiet = 0
+            quiet, gap = 0, np.inf
             while quiet < _QUIET:
                 climb.forget(self.memory)
                 steepness = self._steepness(0)
@@ -116,7 +117,8 @@ class Climb:
                 helped += climb.relieve(
                     self.state, self.memory, steepness, self.scale, pairs, 4 * self.problem.devices
                 )
-                quiet = 0 if helped > self.problem.devices // 50 else quiet + 1
+                gap, before = float(self.state.cost.max()) / self.scale - 1.0, gap
+                quiet = 0 if helped and gap < before * _PROGRESS else quiet + 1
                 yield _ROUNDS_AT_ONCE
             finished = self.problem.devices > _ALL_PAIRS
             while not finished:

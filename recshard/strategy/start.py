@@ -28,7 +28,8 @@ class Pooled:
         column: column of the grid at which each tier but the slowest is full, shape (k − 1,).
         load: cost of each table at these thresholds with the price of the fast bytes that it takes, in ms on
             the device that serves it best, shape (t,).
-        share: what a device bears if all bear the same: load in column 0, then bytes up to each tier, shape (d, k).
+        share: what a device bears if all bear the same: load in column 0, then bytes up to each tier, shape
+            (d, k).
         size: bytes of each table above each threshold, shape (t, k − 1).
     """
 
