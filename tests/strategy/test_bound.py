@@ -12,8 +12,8 @@ from recshard.problem import PlacementProblem
 from recshard.strategy.greedy import GREEDY_COSTS, greedy
 from recshard.strategy.grid import threshold_grid
 from recshard.strategy.milp import milp
+from recshard.strategy.milp.segments import icdf_steps, segments
 from recshard.strategy.search import search
-from recshard.strategy.segments import icdf_steps, segments
 from recshard.strategy.stop import after_rounds
 from tests.problems import random_problem
 from tests.strategy.brute_force import best_bottleneck

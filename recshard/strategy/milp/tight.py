@@ -17,8 +17,8 @@ from __future__ import annotations
 import pulp
 
 from recshard.problem import PlacementProblem
-from recshard.strategy.milp_model import MilpModel, add_constraint, add_pools, assignment_variables
-from recshard.strategy.segments import segments
+from recshard.strategy.milp.model import MilpModel, add_constraint, add_pools, assignment_variables
+from recshard.strategy.milp.segments import segments
 
 
 def tight_model(problem: PlacementProblem, unit_ms: float, variables: int) -> MilpModel:

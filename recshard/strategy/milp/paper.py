@@ -20,8 +20,8 @@ from __future__ import annotations
 import pulp
 
 from recshard.problem import PlacementProblem
-from recshard.strategy.milp_model import MilpModel, add_constraint, add_pools, assignment_variables
-from recshard.strategy.segments import icdf_steps
+from recshard.strategy.milp.model import MilpModel, add_constraint, add_pools, assignment_variables
+from recshard.strategy.milp.segments import icdf_steps
 
 STEPS = 100
 

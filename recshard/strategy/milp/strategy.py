@@ -16,12 +16,12 @@ from recshard.errors import DoesNotFit
 from recshard.placement import Placement, bottleneck_ms
 from recshard.problem import PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
-from recshard.strategy.milp_model import MilpModel
-from recshard.strategy.milp_paper import paper_model
-from recshard.strategy.milp_tight import tight_model
+from recshard.strategy.milp.model import MilpModel
+from recshard.strategy.milp.paper import paper_model
+from recshard.strategy.milp.tight import tight_model
 from recshard.strategy.result import Solution, solution, split_exactly
 from recshard.strategy.search import search
-from recshard.strategy.solvers import SolverFailed, run_solver, solver_name
+from recshard.strategy.solvers.names import SolverFailed, run_solver, solver_name
 from recshard.strategy.stop import after_seconds, any_of, at_gap, relative_gap, when_stagnant
 
 Formulation = Literal["tight", "paper"]
