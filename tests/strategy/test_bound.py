@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,13 @@ from recshard.strategy.search import search
 from recshard.strategy.stop import after_rounds
 from tests.problems import random_problem
 from tests.strategy.brute_force import best_bottleneck
+from tests.strategy.solving import solving_here
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _solve_here() -> Iterator[None]:
+    with solving_here():
+        yield
 
 
 @st.composite

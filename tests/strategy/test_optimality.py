@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +19,15 @@ from recshard.strategy.search import search
 from recshard.strategy.stop import after_rounds
 from tests.problems import random_problem
 from tests.strategy.brute_force import best_bottleneck, best_bottleneck_shared
+from tests.strategy.solving import solving_here
 
 TOLERANCE = 2e-6  # of the solver
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _solve_here() -> Iterator[None]:
+    with solving_here():
+        yield
 
 
 @st.composite

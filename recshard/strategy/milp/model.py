@@ -1,14 +1,14 @@
-"""What both MILP formulations share: the binary assignment, and the handle on the built model."""
+"""What both MILP formulations share: the binary assignment, the pools, and the handle on the built model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import pulp
 
-from recshard.problem import PlacementProblem
-from recshard.strategy.bound import device_kinds
+from recshard.problem import FloatArray, IntArray, PlacementProblem
+from recshard.strategy.milp.symmetry import earlier_tables, traffic_rank
+from recshard.strategy.solvers.linear import LinearModel, ModelBuilder
 
 
 @dataclass(frozen=True)
@@ -16,59 +16,50 @@ class MilpModel:
     """A built model.
 
     Attributes:
-        model: the PuLP problem.
-        bottleneck: its variable C.
-        on: binary variables, `on[d][j]` is 1 where table j stands on device d.
+        linear: its arrays.
+        unit_ms: milliseconds that 1 of its objective C stands for.
+        bottleneck: the column of C.
+        on: columns of the binaries, 1 where table j stands on device d, shape (d, t).
         proves_bound: whether a bound on C is one on the exact problem.
     """
 
-    model: pulp.LpProblem
-    bottleneck: pulp.LpVariable
-    on: list[list[pulp.LpVariable]]
+    linear: LinearModel
+    unit_ms: float
+    bottleneck: int
+    on: IntArray
     proves_bound: bool
 
 
-def assignment_variables(problem: PlacementProblem, model: pulp.LpProblem) -> list[list[pulp.LpVariable]]:
-    """Add the binaries p_dj, each table on exactly one device, to `model`; return them by device and table.
+def assignment_columns(problem: PlacementProblem, builder: ModelBuilder) -> IntArray:
+    """Add the binaries p_dj, each table on exactly one device; return their columns, shape (d, t).
 
-    Where devices are interchangeable, their symmetry is broken: the table with the r-th most traffic may stand
-    on the first r devices only.
+    The symmetry of interchangeable devices is broken: a binary that no canonical assignment sets is held at 0.
     """
-    rank = np.empty(problem.tables, dtype=np.int64)
-    rank[np.argsort(-problem.traffic, kind="stable")] = np.arange(problem.tables)
-    if not interchangeable(problem):
-        rank[:] = problem.devices
-    on = [
-        [
-            model.add_variable(f"p_{d}_{j}", lowBound=0, upBound=1 if d <= rank[j] else 0, cat=pulp.LpInteger)
-            for j in range(problem.tables)
-        ]
-        for d in range(problem.devices)
-    ]
-    for j in range(problem.tables):
-        add_constraint(model, {on[d][j]: 1.0 for d in range(problem.devices)}, pulp.LpConstraintEQ, 1.0)
+    allowed = earlier_tables(problem)[:, None] <= traffic_rank(problem)[None, :]
+    on = builder.columns("p", allowed.shape, allowed.astype(np.float64), integer=True)
+    builder.add(builder.rows((problem.tables,), 1.0, 1.0)[None, :], on, 1.0)
     return on
 
 
-def interchangeable(problem: PlacementProblem) -> bool:
-    """Return whether any two devices could change places without anyone noticing."""
-    users = problem.pool_users
-    return bool(device_kinds(problem).max() == 0 and np.isin(users, (1, problem.devices)).all())
-
-
-def add_pools(problem: PlacementProblem, model: pulp.LpProblem, held: list[dict[pulp.LpVariable, float]]) -> None:
-    """Add held bytes ≤ capacity for every pool, each in a unit of its own: a solver's tolerances are absolute.
+class Pools:
+    """Held bytes ≤ capacity for every pool, each in a unit of its own: a solver's tolerances are absolute.
 
     A pool that holds the whole model cannot bind and gets no constraint.
     """
-    whole = float(problem.table_bytes.sum())
-    for capacity, terms in zip(problem.pool_capacity.tolist(), held, strict=True):
-        if capacity < whole and terms:
-            unit = capacity or max(abs(value) for value in terms.values())
-            scaled = {variable: value / unit for variable, value in terms.items()}
-            add_constraint(model, scaled, pulp.LpConstraintLE, capacity / unit)
 
+    def __init__(self, problem: PlacementProblem, builder: ModelBuilder) -> None:
+        self._builder = builder
+        capacity = problem.pool_capacity
+        binds = capacity < float(problem.table_bytes.sum())
+        self._row = np.full(len(capacity), -1)
+        # One without capacity is measured in bytes of the largest table.
+        self._unit = np.where(capacity > 0, capacity, float(problem.table_bytes.max()))
+        for limit in (0.0, 1.0):
+            mine = np.flatnonzero(binds & ((capacity > 0) == (limit > 0)))
+            self._row[mine] = builder.rows((len(mine),), upper=limit)
 
-def add_constraint(model: pulp.LpProblem, terms: dict[pulp.LpVariable, float], sense: int, limit: float) -> None:
-    """Add Σ terms ≤, = or ≥ limit to `model` (built from a dict: sums term by term are slow)."""
-    model.addConstraint(pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, rhs=limit))
+    def hold(self, pool: IntArray, column: IntArray, size: FloatArray) -> None:
+        """Add `size` bytes × `column` to what a pool holds; the arrays are broadcast against each other."""
+        pool, column, size = np.broadcast_arrays(pool, column, size)
+        kept = self._row[pool] >= 0
+        self._builder.add(self._row[pool][kept], column[kept], (size / self._unit[pool])[kept])

@@ -17,11 +17,13 @@ It is the reference. Steps are chords of the CDF, so what it proves is about its
 
 from __future__ import annotations
 
-import pulp
+import numpy as np
 
-from recshard.problem import PlacementProblem
-from recshard.strategy.milp.model import MilpModel, add_constraint, add_pools, assignment_variables
+from recshard.placement import Placement
+from recshard.problem import FloatArray, PlacementProblem
+from recshard.strategy.milp.model import MilpModel, Pools, assignment_columns
 from recshard.strategy.milp.segments import icdf_steps
+from recshard.strategy.solvers.linear import ModelBuilder
 
 STEPS = 100
 
@@ -33,84 +35,78 @@ def paper_model(problem: PlacementProblem, unit_ms: float, steps: int = STEPS) -
         unit_ms: the unit of C.
         steps: ICDF steps.
     """
-    model = pulp.LpProblem("paper", pulp.LpMinimize)
-    bottleneck = model.add_variable("C", lowBound=0)
-    model.setObjective(pulp.LpAffineExpression({bottleneck: 1.0}))
-    on = assignment_variables(problem, model)
-    slowness = 1e3 / problem.bandwidth / unit_ms
-    load: list[dict[pulp.LpVariable, float]] = [{bottleneck: -1.0} for _ in range(problem.devices)]
-    held: list[dict[pulp.LpVariable, float]] = [{} for _ in problem.pool_capacity]
-    for j in range(problem.tables):
-        size, share = _cumulative(problem, model, j, steps)
-        for d in range(problem.devices):
-            p = on[d][j]
-            traffic = float(problem.traffic[j])
-            # cost = traffic · Σ_k (pct_k − pct_{k−1}) · slowness_k, pct of the slowest being 1.
-            worst = traffic * float(slowness[d, -1])
-            cost = {p: worst + float(problem.network_ms[j, d] / unit_ms)}
-            for k, terms in enumerate(share):
-                step = traffic * float(slowness[d, k] - slowness[d, k + 1])
-                for variable, value in terms.items():
-                    cost[variable] = cost.get(variable, 0.0) + step * value
-            c = model.add_variable(f"c_{d}_{j}", lowBound=0)
-            load[d][c] = 1.0
-            # The steps take from the worst what faster tiers save: with p = 0 the constraint asks for nothing.
-            cost[c] = -1.0
-            add_constraint(model, cost, pulp.LpConstraintLE, 0.0)
-            _hold(problem, model, held, j, d, p, size)
-    for terms in load:
-        add_constraint(model, terms, pulp.LpConstraintLE, 0.0)
-    add_pools(problem, model, held)
-    return MilpModel(model, bottleneck, on, proves_bound=False)
-
-
-Terms = dict[pulp.LpVariable, float]
-
-
-def _cumulative(
-    problem: PlacementProblem, model: pulp.LpProblem, j: int, steps: int
-) -> tuple[list[Terms], list[Terms]]:
-    """Add the choice of a step for every tier boundary; return shares of rows and accesses up to each."""
-    rows, covered = icdf_steps(problem, j, steps)
-    size = rows / float(problem.rows[j])
-    sizes: list[Terms] = []
-    shares: list[Terms] = []
-    for k in range(problem.tiers - 1):
-        x = [model.add_variable(f"x_{j}_{k}_{s}", cat=pulp.LpBinary) for s in range(steps + 1)]
-        add_constraint(model, dict.fromkeys(x, 1.0), pulp.LpConstraintEQ, 1.0)
-        sizes.append({x[s]: float(size[s]) for s in range(steps + 1)})
-        shares.append({x[s]: float(covered[s]) for s in range(steps + 1)})
+    devices, tiers, tables = problem.devices, problem.tiers, problem.tables
+    builder = ModelBuilder()
+    bottleneck = int(builder.columns("C", ())[()])
+    on = assignment_columns(problem, builder)
+    pools = Pools(problem, builder)
+    size, covered = _steps(problem, steps)
+    shape = (tables, tiers - 1)
+    x = builder.columns("x", (*shape, steps + 1), 1.0, integer=True)
+    mem, pct = builder.columns("mem", shape, 1.0), builder.columns("pct", shape, 1.0)  # in shares of the table
+    builder.add(builder.rows(shape, 1.0, 1.0)[:, :, None], x, 1.0)
+    for given, curve in ((mem, size), (pct, covered)):
+        chosen = builder.rows(shape, 0.0, 0.0)
+        builder.add(chosen[:, :, None], x, curve[:, None, :])
+        builder.add(chosen, given, -1.0)
+        if tiers > 2:
+            rising = builder.rows((tables, tiers - 2), upper=0.0)
+            builder.add(rising, given[:, :-1], 1.0)
+            builder.add(rising, given[:, 1:], -1.0)
+    m, c = builder.columns("m", (devices, tables, tiers)), builder.columns("c", (devices, tables))
+    # m ≥ (mem_k − mem_{k−1}) − (1 − p); the slowest tier holds 1 − mem_{k−1}.
+    for k in range(tiers):
+        held = builder.rows((devices, tables), upper=1.0 if k < tiers - 1 else 0.0)
+        if k < tiers - 1:
+            builder.add(held, mem[None, :, k], 1.0)
         if k:
-            add_constraint(model, _minus(sizes[k - 1], sizes[k]), pulp.LpConstraintLE, 0.0)
-            add_constraint(model, _minus(shares[k - 1], shares[k]), pulp.LpConstraintLE, 0.0)
-    return sizes, shares
+            builder.add(held, mem[None, :, k - 1], -1.0)
+        builder.add(held, on, 1.0)
+        builder.add(held, m[:, :, k], -1.0)
+    pools.hold(problem.pool[:, None, :], m, problem.table_bytes[None, :, None].astype(np.float64))
+    # cost = traffic · Σ_k (pct_k − pct_{k−1}) · slowness_k, pct of the slowest being 1: from the worst is taken
+    # what faster tiers save, so that with p = 0 the constraint asks for nothing.
+    slowness = 1e3 / problem.bandwidth / unit_ms
+    paid = builder.rows((devices, tables), upper=0.0)
+    worst = problem.traffic[None, :] * slowness[:, -1:] + problem.network_ms.T / unit_ms
+    builder.add(paid, on, worst)
+    saved = problem.traffic[None, :, None] * np.diff(slowness, axis=1)[:, None, :]
+    builder.add(paid[:, :, None], pct[None, :, :], -saved)
+    builder.add(paid, c, -1.0)
+    load = builder.rows((devices,), upper=0.0)
+    builder.add(load[:, None], c, 1.0)
+    builder.add(load, bottleneck, -1.0)
+    return MilpModel(builder.build({bottleneck: 1.0}), unit_ms, bottleneck, on, proves_bound=False)
 
 
-def _hold(
-    problem: PlacementProblem,
-    model: pulp.LpProblem,
-    held: list[Terms],
-    j: int,
-    d: int,
-    p: pulp.LpVariable,
-    size: list[Terms],
-) -> None:
-    """Add the bytes of table j in each tier of device d to the pools, where it stands there."""
-    for k in range(problem.tiers):
-        m = model.add_variable(f"m_{d}_{j}_{k}", lowBound=0)
-        pool = held[problem.pool[d, k]]
-        pool[m] = float(problem.table_bytes[j])
-        # In shares of the table: m ≥ (size_k − size_{k−1}) − (1 − p); the slowest tier holds 1 − size_{k−1}.
-        upper: Terms = dict(size[k]) if k < problem.tiers - 1 else {}
-        terms = _minus(upper, size[k - 1]) if k else upper
-        terms[m] = -1.0
-        terms[p] = 1.0
-        limit = 1.0 if k < problem.tiers - 1 else 0.0
-        add_constraint(model, terms, pulp.LpConstraintLE, limit)
+def paper_values(
+    problem: PlacementProblem, placement: Placement, unit_ms: float, steps: int = STEPS
+) -> FloatArray:
+    """Return the values that a placement gives to all columns of `paper_model` but C, which is left at 0.
+
+    Its faster tiers are rounded down to whole steps; what they lose goes to the slower ones, whose capacity it
+    may exceed.
+    """
+    devices, tiers, tables = problem.devices, problem.tiers, np.arange(problem.tables)
+    on = np.zeros((devices, problem.tables))
+    on[placement.device, tables] = 1.0
+    size, covered = _steps(problem, steps)
+    reach = np.cumsum(placement.rows, axis=1)[:, :-1] / problem.rows[:, None]
+    step = (size[:, None, :] <= reach[:, :, None] * (1 + 1e-12)).sum(axis=2) - 1
+    x = np.zeros((problem.tables, tiers - 1, steps + 1))
+    x[tables[:, None], np.arange(tiers - 1)[None, :], step] = 1.0
+    mem, pct = np.take_along_axis(size, step, axis=1), np.take_along_axis(covered, step, axis=1)
+    edge = np.ones((problem.tables, 1))
+    m = on[:, :, None] * np.diff(np.concatenate([0 * edge, mem, edge], axis=1), axis=1)
+    slowness = 1e3 / problem.bandwidth[placement.device] / unit_ms
+    cost = problem.traffic * (slowness[:, -1] - (pct * np.diff(slowness, axis=1)).sum(axis=1))
+    cost = cost + problem.network_ms[tables, placement.device] / unit_ms
+    parts = [np.zeros(1), on, x, mem, pct, m, on * cost]
+    return np.concatenate([part.ravel() for part in parts])
 
 
-def _minus(left: Terms, right: Terms) -> Terms:
-    result = dict(left)
-    for variable, value in right.items():
-        result[variable] = result.get(variable, 0.0) - value
-    return result
+def _steps(problem: PlacementProblem, steps: int) -> tuple[FloatArray, FloatArray]:
+    """Return shares of rows and of accesses up to each ICDF step of each table, both of shape (t, steps + 1)."""
+    curves = [icdf_steps(problem, j, steps) for j in range(problem.tables)]
+    size = np.array([rows for rows, _ in curves]) / problem.rows[:, None]
+    return size, np.array([covered for _, covered in curves])

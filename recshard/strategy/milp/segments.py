@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from recshard.problem import FloatArray, PlacementProblem
+from recshard.problem import FloatArray, IntArray, PlacementProblem
+
+
+def all_segments(problem: PlacementProblem, most: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the segments of all tables, table by table: table, rows and share of one row, each of shape (s,)."""
+    parts = [segments(problem, j, most) for j in range(problem.tables)]
+    table = np.repeat(np.arange(problem.tables), [len(rows) for rows, _ in parts])
+    return table, np.concatenate([rows for rows, _ in parts]), np.concatenate([share for _, share in parts])
 
 
 def segments(problem: PlacementProblem, table: int, most: int) -> tuple[FloatArray, FloatArray]:

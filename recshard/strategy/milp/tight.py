@@ -14,11 +14,13 @@ device d, all tiers but the slowest, which takes the rest:
 
 from __future__ import annotations
 
-import pulp
+import numpy as np
 
-from recshard.problem import PlacementProblem
-from recshard.strategy.milp.model import MilpModel, add_constraint, add_pools, assignment_variables
-from recshard.strategy.milp.segments import segments
+from recshard.placement import Placement
+from recshard.problem import FloatArray, PlacementProblem
+from recshard.strategy.milp.model import MilpModel, Pools, assignment_columns
+from recshard.strategy.milp.segments import all_segments
+from recshard.strategy.solvers.linear import ModelBuilder
 
 
 def tight_model(problem: PlacementProblem, unit_ms: float, variables: int) -> MilpModel:
@@ -29,37 +31,52 @@ def tight_model(problem: PlacementProblem, unit_ms: float, variables: int) -> Mi
         variables: continuous variables to aim for; tables with more frequency classes than this allows are
             approximated from above (`segments`), which keeps the model's bound valid.
     """
-    tables, devices, tiers = problem.tables, problem.devices, problem.tiers
-    model = pulp.LpProblem("tight", pulp.LpMinimize)
-    bottleneck = model.add_variable("C", lowBound=0)
-    model.setObjective(pulp.LpAffineExpression({bottleneck: 1.0}))
-    on = assignment_variables(problem, model)
-    most = max(4, variables // (tables * devices * max(1, tiers - 1)))
-    slowness = 1e3 / problem.bandwidth / unit_ms
-    load: list[dict[pulp.LpVariable, float]] = [{bottleneck: -1.0} for _ in range(devices)]
-    held: list[dict[pulp.LpVariable, float]] = [{} for _ in problem.pool_capacity]
-    for j in range(tables):
-        rows, share = segments(problem, j, most)
-        size = rows * problem.row_bytes[j]
-        traffic = rows * share * problem.traffic[j]
-        for d in range(devices):
-            p = on[d][j]
-            load[d][p] = float(problem.traffic[j] * slowness[d, -1] + problem.network_ms[j, d] / unit_ms)
-            slowest = held[problem.pool[d, -1]]
-            slowest[p] = slowest.get(p, 0.0) + float(size.sum())
-            if tiers == 1:
-                continue
-            for s in range(len(rows)):
-                parts = {}
-                for k in range(tiers - 1):
-                    y = model.add_variable(f"y_{d}_{j}_{k}_{s}", lowBound=0)
-                    parts[y] = 1.0
-                    load[d][y] = float(traffic[s] * (slowness[d, k] - slowness[d, -1]))
-                    held[problem.pool[d, k]][y] = float(size[s])
-                    slowest[y] = -float(size[s])
-                parts[p] = -1.0
-                add_constraint(model, parts, pulp.LpConstraintLE, 0.0)
-    for d in range(devices):
-        add_constraint(model, load[d], pulp.LpConstraintLE, 0.0)
-    add_pools(problem, model, held)
-    return MilpModel(model, bottleneck, on, proves_bound=True)
+    devices, tiers = problem.devices, problem.tiers
+    builder = ModelBuilder()
+    bottleneck = int(builder.columns("C", ())[()])
+    on = assignment_columns(problem, builder)
+    pools = Pools(problem, builder)
+    slowness = 1e3 / problem.bandwidth / unit_ms  # units of C per byte of traffic
+    load = builder.rows((devices,), upper=0.0)
+    builder.add(load, bottleneck, -1.0)
+    worst = problem.traffic[None, :] * slowness[:, -1:] + problem.network_ms.T / unit_ms
+    builder.add(load[:, None], on, worst)
+    table, rows, share = all_segments(problem, _most(problem, variables))
+    size = rows * problem.row_bytes[table]
+    pools.hold(problem.pool[:, -1:], on, problem.table_bytes[None, :].astype(np.float64))
+    if tiers > 1:
+        y = builder.columns("y", (devices, tiers - 1, len(table)))
+        inside = builder.rows((devices, 1, len(table)), upper=0.0)
+        builder.add(inside, y, 1.0)
+        builder.add(inside[:, 0], on[:, table], -1.0)
+        saving = (slowness[:, -1:] - slowness[:, :-1])[:, :, None] * (rows * share * problem.traffic[table])
+        builder.add(load[:, None, None], y, -saving)
+        pools.hold(problem.pool[:, :-1, None], y, size[None, None, :])
+        pools.hold(problem.pool[:, -1:, None], y, -size[None, None, :])
+    return MilpModel(builder.build({bottleneck: 1.0}), unit_ms, bottleneck, on, proves_bound=True)
+
+
+def tight_values(problem: PlacementProblem, placement: Placement, variables: int) -> FloatArray:
+    """Return the values that a placement gives to all columns of `tight_model` but C, which is left at 0."""
+    devices, tiers, tables = problem.devices, problem.tiers, np.arange(problem.tables)
+    on = np.zeros((devices, problem.tables))
+    on[placement.device, tables] = 1.0
+    if tiers == 1:
+        return np.concatenate([[0.0], on.ravel()])
+    table, rows, _ = all_segments(problem, _most(problem, variables))
+    # A segment and a tier are both stretches of the table's rows, hottest first: where they overlap.
+    end = np.cumsum(rows)
+    begin = end - rows
+    first = begin[np.searchsorted(table, tables)][table]
+    begin, end = begin - first, end - first
+    bound = np.concatenate([np.zeros((problem.tables, 1)), np.cumsum(placement.rows, axis=1)], axis=1)[table].T
+    overlap = np.minimum(end, bound[1:-1]) - np.maximum(begin, bound[:-2])
+    y = np.zeros((devices, tiers - 1, len(table)))
+    part = np.clip(overlap, 0.0, rows) / np.where(rows > 0, rows, 1.0)
+    y[placement.device[table], :, np.arange(len(table))] = part.T
+    return np.concatenate([[0.0], on.ravel(), y.ravel()])
+
+
+def _most(problem: PlacementProblem, variables: int) -> int:
+    """Return how many segments a table may have for the model to have about `variables` of them."""
+    return max(4, variables // (problem.tables * problem.devices * max(1, problem.tiers - 1)))

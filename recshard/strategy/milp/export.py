@@ -1,0 +1,60 @@
+"""A formulation written down as MPS or LP, for any other solver."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from recshard.errors import InputError
+from recshard.problem import PlacementProblem
+from recshard.strategy.bound import lower_bound_ms
+from recshard.strategy.milp.formulation import VARIABLES, Formulation, build
+from recshard.strategy.solvers.linear import to_pulp
+
+_SUFFIXES = (".mps", ".lp")
+
+
+def write_model(
+    problem: PlacementProblem,
+    path: str | Path,
+    formulation: Formulation = "tight",
+    *,
+    variables: int = VARIABLES,
+) -> None:
+    """Write the model of a formulation, whole or not at all.
+
+    Its objective is the bottleneck in ms (C itself is in units of the lower bound, which solvers like better);
+    numbers have the 12 digits that PuLP writes.
+
+    Args:
+        path: its suffix chooses the format, `.mps` or `.lp`.
+        variables: size to which the tight model approximates access curves.
+
+    Raises:
+        InputError: another suffix, no such formulation, or the file cannot be written.
+    """
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise InputError(f"{target}: found suffix '{target.suffix}'; accepted for a model: {', '.join(_SUFFIXES)}")
+    bound = lower_bound_ms(problem)
+    built = build(problem, formulation, bound if bound > 0 else 1.0, variables)
+    linear = replace(built.linear, objective=built.linear.objective * built.unit_ms)
+    model, _ = to_pulp(linear, linear.names())
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+        try:
+            if suffix == ".mps":
+                model.writeMPS(temporary)
+            else:
+                model.writeLP(temporary)
+            Path(temporary).chmod(0o644)
+            os.replace(temporary, target)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
