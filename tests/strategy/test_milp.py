@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recshard.errors import InputError
+from recshard.errors import DoesNotFit, InputError
 from recshard.placement import bottleneck_ms
 from recshard.problem import PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
@@ -45,7 +45,7 @@ def problems_of_classes(draw: st.DrawFn, tables: int = 5) -> PlacementProblem:
     return replace(problem, bandwidth=problem.bandwidth * speed[:, None])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems_of_classes(tables=3))
 def test_breaking_the_symmetry_of_equal_devices_and_nodes_loses_no_optimum(problem: PlacementProblem) -> None:
     optimum = best_bottleneck_shared(problem)
@@ -88,8 +88,8 @@ def test_a_placement_is_a_solution_of_the_tight_model_and_costs_no_more_there(
 ) -> None:
     try:
         placed = search(problem, after_rounds(20))
-    except Exception as error:  # a start is not promised where memory is nearly full
-        pytest.skip(str(error))
+    except DoesNotFit:  # a start is not promised where memory is nearly full
+        return
     built = build(problem, "tight", 1.0, variables)
     values = start_values(problem, placed.placement, built, variables)
     assert values is not None
@@ -140,18 +140,16 @@ def test_the_start_is_taken_by_solvers_that_take_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cbc", "scip", "glpk"])
-def test_what_other_solvers_prove_is_never_above_the_optimum(name: str) -> None:
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), equal_devices=st.booleans())
+def test_what_other_solvers_prove_is_never_above_the_optimum(name: str, seed: int, equal_devices: bool) -> None:
     if name not in present_solvers():
         pytest.skip("solver is not here")
-    for seed in range(6):
-        problem = random_problem(
-            np.random.default_rng(seed), tables=5, devices=2, tiers=2, equal_devices=seed % 2 == 0
-        )
-        optimum = best_bottleneck(problem)
-        found = milp(problem, solver=name, warm_start=False, time_limit=20)
-        assert found.notes["model_bottleneck_ms"] == pytest.approx(optimum, rel=1e-5)
-        assert found.lower_bound_ms <= optimum * (1 + 1e-9)
-        assert found.lower_bound_ms >= optimum * (1 - 1e-4)
+    problem = random_problem(np.random.default_rng(seed), tables=5, devices=2, equal_devices=equal_devices)
+    optimum = best_bottleneck(problem)
+    found = milp(problem, solver=name, warm_start=False, time_limit=20)
+    assert found.notes["model_bottleneck_ms"] == pytest.approx(optimum, rel=1e-5)
+    assert optimum * (1 - 1e-4) <= found.lower_bound_ms <= optimum * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("suffix", [".mps", ".lp"])
@@ -183,8 +181,6 @@ def test_a_model_is_exported_as_mps_or_lp_only_and_to_a_place_that_is_there(tmp_
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         write_model(problem, tmp_path / "file" / "model.mps")
-    with pytest.raises(InputError, match="accepted: tight, paper"):
-        write_model(problem, tmp_path / "model.mps", "tite")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -60,14 +60,15 @@ def improved(problem: PlacementProblem, placed: Placement, count: int = 2) -> Pl
 
 def test_exchanges_never_worsen_and_often_reach_the_optimum() -> None:
     reached = tried = 0
-    for seed in range(15):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
+        alike = bool(seed % 2)
         problem = random_problem(
             rng,
             tables=6,
             devices=3,
             slack=1.6,
-            equal_devices=bool(seed % 2),
+            equal_devices=alike,
             equal_rows=True,
             network=seed % 3 == 0,
         )
@@ -80,7 +81,7 @@ def test_exchanges_never_worsen_and_often_reach_the_optimum() -> None:
         assert bottleneck_ms(problem, found) >= optimum * (1 - 1e-9)
         tried += 1
         reached += bottleneck_ms(problem, found) <= optimum * (1 + 1e-5)
-    assert tried >= 10
+    assert tried >= 5
     assert reached > tried / 2
 
 

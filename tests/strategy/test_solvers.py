@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from recshard.errors import InputError
 from recshard.placement import bottleneck_ms
 from recshard.problem import PlacementProblem
 from recshard.strategy.milp import milp
-from recshard.strategy.solvers import run
+from recshard.strategy.solvers import child, run
 from recshard.strategy.solvers.linear import LinearModel, ModelBuilder, load_model, save_model, to_pulp
 from recshard.strategy.solvers.names import present_solvers, solver_name
 from recshard.strategy.solvers.run import SolverFailed, believed, solve
@@ -173,6 +175,27 @@ def test_an_interrupt_ends_the_solver_and_leaves_no_files(places: Path, monkeypa
     assert started
     assert not _runs(started[0])
     assert not list(places.iterdir())
+
+
+@pytest.mark.parametrize(("end", "said"), [(HANGS, "killed"), (CRASHES, "SIGSEGV")])
+def test_the_best_so_far_of_a_solver_that_ends_badly_counts(end: str, said: str, places: Path) -> None:
+    so_far = '{"status": "not ended", "infeasible": false, "dual_bound": null, "values": [' + "0," * 11 + "0]}"
+    found = solve(knapsack(0), "HiGHS", 1, 0, command=python(f"open('answer.json', 'w').write({so_far!r});" + end))
+    assert found.has_values
+    assert said in found.status
+    assert found.dual_bound is None
+
+
+def test_highs_writes_down_its_best_so_far() -> None:
+    model, kept = knapsack(2, items=30), []
+    with contextlib.redirect_stdout(io.StringIO()):
+        last = child.answer(model, {"solver": "HiGHS", "end": time.time() + 10, "gap": 0.0}, None, kept.append)
+    assert kept
+    for answer in kept:
+        found = believed(answer, model, "HiGHS", 0.0, "")
+        assert found.has_values
+        assert found.values is not None
+        assert model.objective @ found.values >= np.dot(model.objective, last["values"]) - 1e-9
 
 
 def test_values_that_break_the_model_are_not_taken_for_a_solution_whatever_the_status() -> None:

@@ -101,9 +101,9 @@ def milp(
         write_text(log, outcome.log)
     notes |= {"solver_status": outcome.status, "solver_seconds": outcome.seconds}
     if outcome.dual_bound is not None:
-        notes["model_bound_ms"] = outcome.dual_bound * built.unit_ms
+        notes["model_bound_ms"] = float(outcome.dual_bound * built.unit_ms)
     if outcome.has_values and outcome.values is not None:
-        notes["model_bottleneck_ms"] = float(outcome.values[built.bottleneck]) * built.unit_ms
+        notes["model_bottleneck_ms"] = float(outcome.values[built.bottleneck] * built.unit_ms)
     if outcome.infeasible and built.proves_bound and incumbent is None:
         raise DoesNotFit("the tight MILP is infeasible: no division of the tables among the devices fits")
     placed = None if outcome.values is None else split_exactly(problem, leaning(built, outcome.values))

@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +23,40 @@ import pulp
 from recshard.strategy.solvers.linear import LinearModel, load_model, to_pulp
 
 _LEAST_SECONDS = 0.1
+# CBC looks at its clock between steps only, and on models of 400 tables some take half a minute.
+_SHARE_OF_TIME = {"PULP_CBC_CMD": 0.6, "COIN_CMD": 0.6}
 _WHOLE_SECONDS = ("GLPK_CMD",)
 # CBC passes over solutions less than 1e-5 better than what it has, unless told otherwise.
 _OPTIONS = {"PULP_CBC_CMD": ["increment 1e-9"], "COIN_CMD": ["increment 1e-9"]}
 
 
-def answer(model: LinearModel, options: dict[str, Any], start: list[float] | None) -> dict[str, Any]:
-    """Return what the solver says: status, whether infeasible, dual bound and the values of all columns."""
+Answer = dict[str, Any]
+
+
+def answer(
+    model: LinearModel,
+    options: dict[str, Any],
+    start: list[float] | None,
+    keep: Callable[[Answer], None] | None = None,
+) -> Answer:
+    """Return what the solver says: status, whether infeasible, dual bound and the values of all columns.
+
+    Args:
+        options: PuLP's name of the `solver`, the `end` by the clock, and the relative `gap` to stop at.
+        start: values of all columns to start from.
+        keep: what to do with the answer so far, whenever a solver that can say so finds a better solution.
+    """
     began = time.time()
     name = options["solver"]
     problem, variables = to_pulp(model)
     built = time.time() - began
     # Solvers that read a file are given it by PuLP before their clock starts; writing takes about as long again.
-    seconds = options["end"] - time.time() - (0.0 if name == "HiGHS" else 2 * built)
+    seconds = (options["end"] - time.time() - 2 * built) * _SHARE_OF_TIME.get(name, 1.0)
     solver = pulp.getSolver(
         name, **_accepted(name, max(seconds, _LEAST_SECONDS), options["gap"], start is not None)
     )
     if name == "HiGHS":
-        return _highs(problem, variables, solver, start)
+        return _highs(problem, variables, solver, start, options["end"] - built, keep)
     if start is not None:
         for variable, value in zip(variables, start, strict=True):
             variable.varValue = value
@@ -57,8 +74,19 @@ def answer(model: LinearModel, options: dict[str, Any], start: list[float] | Non
     }
 
 
-def _highs(problem: Any, variables: list[Any], solver: Any, start: list[float] | None) -> dict[str, Any]:
-    """Solve with HiGHS step by step: PuLP cannot hand it a start, and reads values where there are none."""
+def _highs(
+    problem: Any,
+    variables: list[Any],
+    solver: Any,
+    start: list[float] | None,
+    end: float,
+    keep: Callable[[Answer], None] | None,
+) -> Answer:
+    """Solve with HiGHS step by step: PuLP cannot hand it a start, and reads values where there are none.
+
+    Args:
+        end: when it must have stopped, by the clock.
+    """
     solver.createAndConfigureSolver(problem)
     solver.buildSolverModel(problem)
     native = problem.solverModel
@@ -70,6 +98,9 @@ def _highs(problem: Any, variables: list[Any], solver: Any, start: list[float] |
         values[[variable.index for variable in variables]] = start
         solution.col_value = values.tolist()
         native.setSolution(solution)
+    if keep is not None:
+        native.cbMipImprovingSolution.subscribe(_keeper([variable.index for variable in variables], keep))
+    native.setOptionValue("time_limit", max(end - time.time(), _LEAST_SECONDS))
     solver.callSolver(problem)
     info, status = native.getInfo(), native.modelStatusToString(native.getModelStatus())
     solver.findSolutionValues(problem)
@@ -79,6 +110,30 @@ def _highs(problem: Any, variables: list[Any], solver: Any, start: list[float] |
         "dual_bound": _finite(info.mip_dual_bound),
         "values": _values(variables) if info.primal_solution_status == 2 else None,  # 2: feasible
     }
+
+
+def _keeper(order: list[int], keep: Callable[[Answer], None]) -> Callable[[Any], None]:
+    """Return what keeps the improvements that HiGHS reports, in case it never comes to an end."""
+    next_time = 0.0
+
+    def improved(event: Any) -> None:
+        nonlocal next_time
+        begin = time.monotonic()
+        if begin < next_time:
+            return
+        found = event.data_out
+        values = np.asarray(found.mip_solution)[order].tolist()
+        bound = _finite(found.mip_dual_bound)
+        keep({"status": "not ended", "infeasible": False, "dual_bound": bound, "values": values})
+        next_time = time.monotonic() + 20 * (time.monotonic() - begin)  # at most a twentieth of the time
+
+    return improved
+
+
+def write(result: Answer) -> None:
+    """Write an answer to the working directory, whole."""
+    Path("answer.part").write_text(json.dumps(result))
+    os.replace("answer.part", "answer.json")
 
 
 def _accepted(name: str, seconds: float, gap: float, start: bool) -> dict[str, Any]:
@@ -112,9 +167,7 @@ def main() -> None:
     options = json.loads(Path("options.json").read_text())
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     start = np.load("start.npy", allow_pickle=False).tolist() if Path("start.npy").exists() else None
-    result = answer(load_model(Path("model.npz")), options, start)
-    Path("answer.part").write_text(json.dumps(result))
-    os.replace("answer.part", "answer.json")
+    write(answer(load_model(Path("model.npz")), options, start, keep=write))
 
 
 if __name__ == "__main__":

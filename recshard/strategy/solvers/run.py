@@ -64,7 +64,7 @@ class Outcome:
         status: in the solver's own words.
         seconds: wall time.
         log: all that it printed.
-        killed: whether it had to be stopped, having overrun its limit.
+        killed: whether it had to be stopped, having overrun its limit; its best so far may be there all the same.
     """
 
     values: FloatArray | None
@@ -108,17 +108,19 @@ def solve(
         code = _run(command or (sys.executable, *_CHILD), folder, begin + seconds + GRACE_SECONDS)
         log = (folder / "log.txt").read_text(encoding="utf-8", errors="replace")
         elapsed = time.perf_counter() - begin
-        if code is None and not (folder / "answer.json").exists():
-            return Outcome(
-                None, False, False, None, "killed: it overran its time limit", elapsed, log, killed=True
-            )
-        if code:
-            raise SolverFailed(f"solver {full_name} {_ended(code)}{_last_line(log)}", log)
+        answered = (folder / "answer.json").exists()
+        broken = "killed: it overran its time limit" if code is None else _ended(code)
+        if code is None and not answered:
+            return Outcome(None, False, False, None, broken, elapsed, log, killed=True)
+        if code and not answered:
+            raise SolverFailed(f"solver {full_name} {broken}{_last_line(log)}", log)
         try:
             answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
             outcome = believed(answer, model, full_name, gap, log)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SolverFailed(f"solver {full_name} left an answer that cannot be read: {error!r}", log) from error
+        if code != 0:
+            outcome = replace(outcome, status=f"{broken}; its best so far counts", killed=code is None)
         return replace(outcome, seconds=elapsed)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
