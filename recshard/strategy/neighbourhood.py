@@ -15,12 +15,14 @@ from recshard.errors import InputError
 from recshard.placement import Placement, bottleneck_ms, device_costs, pool_bytes
 from recshard.problem import IntArray, PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
-from recshard.strategy.milp.formulation import VARIABLES, build, leaning, start_values
+from recshard.strategy.milp.formulation import build, leaning, start_values
+from recshard.strategy.milp.segments import boundaries
 from recshard.strategy.milp.strategy import SOLVER_GAP, below, proven_ms
 from recshard.strategy.result import split_exactly
 from recshard.strategy.solvers.names import solver_name
 from recshard.strategy.solvers.run import SolverFailed, solve
 
+_SEGMENTS = 8
 _GAIN = 1e-9  # relative: smaller gains are rounding
 
 
@@ -50,7 +52,7 @@ def improve_devices(
     *,
     solver: str = "highs",
     gain: float = 1e-5,
-    variables: int = VARIABLES,
+    segments: int = _SEGMENTS,
 ) -> Neighbour:
     """Exchange tables among `devices` so that the slowest of them is as fast as the tight MILP can make it.
 
@@ -58,6 +60,7 @@ def improve_devices(
         placement: valid, and of whole tables: for shards, give `shards.cut(problem, …)` and a placement of it.
         devices: a few different devices, the bottleneck and one to three others, shape (n,).
         seconds: for all of it.
+        segments: of every table's access curve in the model.
         gain: relative gain below which a further one is not worth having.
 
     Raises:
@@ -79,8 +82,11 @@ def improve_devices(
     bound = lower_bound_ms(part)
     if now <= bound * (1 + gain):
         return Neighbour(None, bound, True, "not needed")
-    built = build(part, "tight", bound if bound > 0 else 1.0, variables)
-    start = start_values(part, here, built, variables)
+    # Few segments, exact where tiers end now: the device costs of placements like this one are exact in the model.
+    near = boundaries(part, here)
+    variables = segments * part.tables * part.devices * max(1, part.tiers - 1)
+    built = build(part, "tight", bound if bound > 0 else 1.0, variables, near)
+    start = start_values(part, here, built, variables, near)
     built = below(built, now)
     left = end - time.perf_counter()
     if left <= 0:

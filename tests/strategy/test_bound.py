@@ -69,15 +69,15 @@ def test_a_model_with_few_segments_still_proves_a_valid_bound(seed: int, tiers: 
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(tables=3), st.integers(3, 12))
+@given(problems(tables=3), st.integers(3, 12), st.lists(st.floats(1e-6, 1e6), max_size=3))
 def test_segments_lie_on_or_above_the_access_curve_and_icdf_steps_on_it(
-    problem: PlacementProblem, most: int
+    problem: PlacementProblem, most: int, near: list[float]
 ) -> None:
     for j in range(problem.tables):
         part = slice(problem.class_start[j], problem.class_start[j + 1])
         exact = np.concatenate([[0], np.cumsum(problem.class_rows[part] * problem.class_share[part])])
         corner = np.concatenate([[0], np.cumsum(problem.class_rows[part])])
-        rows, share = segments(problem, j, most)
+        rows, share = segments(problem, j, most, np.array(near))
         assert len(rows) <= most
         assert rows.sum() == pytest.approx(problem.rows[j])
         outer = np.interp(

@@ -18,6 +18,7 @@ from recshard.problem import PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.milp import Formulation, milp, write_model
 from recshard.strategy.milp.formulation import build, leaning, start_values
+from recshard.strategy.milp.segments import boundaries
 from recshard.strategy.milp.symmetry import canonical, earlier_tables, traffic_rank
 from recshard.strategy.search import search
 from recshard.strategy.solvers.names import present_solvers, solver_name
@@ -99,6 +100,21 @@ def test_a_placement_is_a_solution_of_the_tight_model_and_costs_no_more_there(
         assert values[built.bottleneck] == pytest.approx(placed.bottleneck_ms)
 
 
+def test_few_segments_suffice_where_tiers_end() -> None:
+    exact = roomy()
+    placed = search(exact, after_rounds(20))
+    near = boundaries(exact, placed.placement)
+    few = 4 * exact.tables * exact.devices
+    cost = {}
+    for name, densities in (("even", None), ("near", near)):
+        built = build(exact, "tight", 1.0, few, densities)
+        values = start_values(exact, placed.placement, built, few, densities)
+        assert values is not None
+        cost[name] = float(values[built.bottleneck])
+    assert cost["near"] <= placed.bottleneck_ms * (1 + 1e-9)
+    assert abs(cost["near"] - placed.bottleneck_ms) < 0.2 * abs(cost["even"] - placed.bottleneck_ms)
+
+
 def roomy(seed: int = 0) -> PlacementProblem:
     """Return a problem too large to be solved in a moment."""
     return random_problem(np.random.default_rng(seed), tables=60, devices=8, rows=400, classes=20, slack=2.0)
@@ -115,7 +131,8 @@ def test_a_solver_without_time_answers_with_its_start(formulation: Formulation) 
     assert found.has_values
     assert found.values is not None
     assert found.values[built.bottleneck] <= start[built.bottleneck] * (1 + 1e-9)
-    assert not solve_here(built.linear, "HiGHS", 0.0, 0.0).has_values
+    bare = solve_here(built.linear, "HiGHS", 0.0, 0.0)
+    assert bare.values is None or bare.values[built.bottleneck] > found.values[built.bottleneck]
     # What the values lean to is the placement that was handed over, but for the numbering of equal devices.
     if found.values[built.bottleneck] == pytest.approx(start[built.bottleneck], rel=1e-9):
         assert (leaning(built, found.values) == leaning(built, start)).all()

@@ -21,13 +21,18 @@ _FEASIBLE = 1e-7  # solvers refuse a start that breaks a constraint by more than
 
 
 def build(
-    problem: PlacementProblem, formulation: Formulation, unit_ms: float, variables: int = VARIABLES
+    problem: PlacementProblem,
+    formulation: Formulation,
+    unit_ms: float,
+    variables: int = VARIABLES,
+    near: FloatArray | None = None,
 ) -> MilpModel:
     """Return the model of a formulation.
 
     Args:
         unit_ms: the unit of its objective C; a bound makes a good one, for C is then close to 1.
         variables: size to which the tight model approximates access curves.
+        near: densities near which it does so exactly (`segments.segments`).
 
     Raises:
         InputError: no such formulation.
@@ -38,12 +43,16 @@ def build(
             f"formulation: found '{formulation}'{nearest(formulation, accepted)}; accepted: {', '.join(accepted)}"
         )
     if formulation == "tight":
-        return tight_model(problem, unit_ms, variables)
+        return tight_model(problem, unit_ms, variables, near)
     return paper_model(problem, unit_ms)
 
 
 def start_values(
-    problem: PlacementProblem, placement: Placement, built: MilpModel, variables: int = VARIABLES
+    problem: PlacementProblem,
+    placement: Placement,
+    built: MilpModel,
+    variables: int = VARIABLES,
+    near: FloatArray | None = None,
 ) -> FloatArray | None:
     """Return the values of all columns that stand for a placement, shape (n,).
 
@@ -51,7 +60,7 @@ def start_values(
     """
     renamed = replace(placement, device=canonical(problem, placement.device))
     if built.proves_bound:
-        values = tight_values(problem, renamed, variables)
+        values = tight_values(problem, renamed, variables, near)
     else:
         values = paper_values(problem, renamed, built.unit_ms)
     linear = built.linear

@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from recshard.placement import Placement
 from recshard.problem import FloatArray, IntArray, PlacementProblem
 
 
-def all_segments(problem: PlacementProblem, most: int) -> tuple[IntArray, FloatArray, FloatArray]:
+def all_segments(
+    problem: PlacementProblem, most: int, near: FloatArray | None = None
+) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the segments of all tables, table by table: table, rows and share of one row, each of shape (s,)."""
-    parts = [segments(problem, j, most) for j in range(problem.tables)]
+    parts = [segments(problem, j, most, near) for j in range(problem.tables)]
     table = np.repeat(np.arange(problem.tables), [len(rows) for rows, _ in parts])
     return table, np.concatenate([rows for rows, _ in parts]), np.concatenate([share for _, share in parts])
 
 
-def segments(problem: PlacementProblem, table: int, most: int) -> tuple[FloatArray, FloatArray]:
+def segments(
+    problem: PlacementProblem, table: int, most: int, near: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Return the segments of a table's access curve, hottest first.
 
     Args:
         most: segments at most, 2 or more; the exact classes where they are no more than that.
+        near: densities (traffic per byte) near which the curve is to be exact, above zero: where tiers end in a
+            placement that is known. None: the segments are spread evenly over accesses and rows alike.
 
     Returns:
         Rows of each segment (not always whole), which add up to the table's, shape (s,), and the share of the
@@ -36,10 +43,16 @@ def segments(problem: PlacementProblem, table: int, most: int) -> tuple[FloatArr
         return rows, share
     end = np.cumsum(rows)
     covered = np.cumsum(rows * share)
-    # Tangents spread evenly over accesses and rows alike; the hottest and the coldest class always among them.
-    position = covered / covered[-1] + end / end[-1]
-    chosen = np.searchsorted(position, np.linspace(0, 2, most))
-    chosen = np.unique(np.concatenate([[0], np.minimum(chosen[1:], len(rows) - 1)]))
+    # The hottest and the coldest class always among the tangents.
+    if near is None or not len(near):
+        position = covered / covered[-1] + end / end[-1]
+        chosen = np.searchsorted(position, np.linspace(0, 2, most))
+        chosen = np.unique(np.concatenate([[0], np.minimum(chosen[1:], len(rows) - 1)]))
+    else:
+        density = np.log(np.maximum(problem.class_density[part], np.finfo(float).tiny))
+        distance = np.abs(density[:, None] - np.log(near)[None, :]).min(axis=1)
+        distance[[0, -1]] = -1.0
+        chosen = np.sort(np.argsort(distance, kind="stable")[:most])
     # Parallel tangents never meet, and classes of equal share have the same one.
     chosen = chosen[np.diff(share[chosen], prepend=np.inf) < 0]
     slope = share[chosen]
@@ -64,3 +77,19 @@ def icdf_steps(problem: PlacementProblem, table: int, steps: int) -> tuple[Float
     used = np.flatnonzero(np.diff(covered, prepend=-1.0) > 0)  # the CDF without its flat end, to invert it
     needed = np.minimum(np.ceil(np.interp(wanted, covered[used], rows[used]) - 1e-9), rows[-1])
     return needed, np.interp(needed, rows, covered)
+
+
+def boundaries(problem: PlacementProblem, placement: Placement) -> FloatArray:
+    """Return the densities at which tiers end on devices: of the densest rows without room, shape (n,)."""
+    ends: set[float] = set()
+    for k in range(problem.tiers - 1):
+        densest = np.zeros(problem.devices)
+        for j in range(problem.tables):
+            part = slice(problem.class_start[j], problem.class_start[j + 1])
+            boundary = placement.rows[j, : k + 1].sum()
+            c = int(np.searchsorted(np.cumsum(problem.class_rows[part]), boundary, side="right"))
+            if boundary < problem.rows[j]:
+                d = placement.device[j]
+                densest[d] = max(densest[d], problem.class_density[part][c])
+        ends |= set(densest[densest > 0].tolist())
+    return np.array(sorted(ends))

@@ -18,6 +18,7 @@ from recshard.problem import PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.milp.formulation import VARIABLES, Formulation, build, leaning, start_values
 from recshard.strategy.milp.model import MilpModel
+from recshard.strategy.milp.segments import boundaries
 from recshard.strategy.result import Solution, solution, split_exactly
 from recshard.strategy.search import search
 from recshard.strategy.solvers.names import solver_name
@@ -78,11 +79,12 @@ def milp(
         if incumbent is not None and relative_gap(bottleneck_ms(problem, incumbent), bound) <= SOLVER_GAP:
             return _unsolved(problem, incumbent, bound, notes | {"solver_status": "not needed"}, log)
     begin = time.perf_counter()
-    built = build(problem, formulation, bound if bound > 0 else 1.0, variables)
+    near = None if incumbent is None else boundaries(problem, incumbent)
+    built = build(problem, formulation, bound if bound > 0 else 1.0, variables, near)
     notes["build_seconds"] = time.perf_counter() - begin
     start = None
     if incumbent is not None:
-        start = start_values(problem, incumbent, built, variables)
+        start = start_values(problem, incumbent, built, variables, near)
         notes["solver_start"] = "whole" if start is not None else "none: the steps leave it no room"
         built = below(built, bottleneck_ms(problem, incumbent))
     left = end - time.perf_counter()

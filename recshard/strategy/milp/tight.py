@@ -23,13 +23,16 @@ from recshard.strategy.milp.segments import all_segments
 from recshard.strategy.solvers.linear import ModelBuilder
 
 
-def tight_model(problem: PlacementProblem, unit_ms: float, variables: int) -> MilpModel:
+def tight_model(
+    problem: PlacementProblem, unit_ms: float, variables: int, near: FloatArray | None = None
+) -> MilpModel:
     """Return the tight formulation.
 
     Args:
         unit_ms: the unit of C; a bound makes a good one, for C is then close to 1.
         variables: continuous variables to aim for; tables with more frequency classes than this allows are
             approximated from above (`segments`), which keeps the model's bound valid.
+        near: densities near which they are exact (`segments`).
     """
     devices, tiers = problem.devices, problem.tiers
     builder = ModelBuilder()
@@ -41,7 +44,7 @@ def tight_model(problem: PlacementProblem, unit_ms: float, variables: int) -> Mi
     builder.add(load, bottleneck, -1.0)
     worst = problem.traffic[None, :] * slowness[:, -1:] + problem.network_ms.T / unit_ms
     builder.add(load[:, None], on, worst)
-    table, rows, share = all_segments(problem, _most(problem, variables))
+    table, rows, share = all_segments(problem, _most(problem, variables), near)
     size = rows * problem.row_bytes[table]
     pools.hold(problem.pool[:, -1:], on, problem.table_bytes[None, :].astype(np.float64))
     if tiers > 1:
@@ -56,14 +59,16 @@ def tight_model(problem: PlacementProblem, unit_ms: float, variables: int) -> Mi
     return MilpModel(builder.build({bottleneck: 1.0}), unit_ms, bottleneck, on, proves_bound=True)
 
 
-def tight_values(problem: PlacementProblem, placement: Placement, variables: int) -> FloatArray:
+def tight_values(
+    problem: PlacementProblem, placement: Placement, variables: int, near: FloatArray | None = None
+) -> FloatArray:
     """Return the values that a placement gives to all columns of `tight_model` but C, which is left at 0."""
     devices, tiers, tables = problem.devices, problem.tiers, np.arange(problem.tables)
     on = np.zeros((devices, problem.tables))
     on[placement.device, tables] = 1.0
     if tiers == 1:
         return np.concatenate([[0.0], on.ravel()])
-    table, rows, _ = all_segments(problem, _most(problem, variables))
+    table, rows, _ = all_segments(problem, _most(problem, variables), near)
     # A segment and a tier are both stretches of the table's rows, hottest first: where they overlap.
     end = np.cumsum(rows)
     begin = end - rows
