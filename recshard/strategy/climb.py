@@ -21,6 +21,7 @@ from recshard.strategy.moves import (
     spill_with,
 )
 
+ALL_PAIRS = 64  # devices up to which all pairs are tried
 _KICKED = 3  # devices that a kick mixes
 _MOST_KICKS = 4
 
@@ -242,13 +243,20 @@ def _random_table(a: Assignment, d: int, rng: np.random.Generator) -> int:
 def kick_and_descend(
     a: Assignment, m: Memory, steepness: float, scale: float, pairs: bool, rounds: int, rng: np.random.Generator
 ) -> int:
-    """Kick, descend and go back where that was worse, `rounds` times; return how often it was better."""
+    """Kick, descend and go back where that was worse, `rounds` times; return how often it was better.
+
+    Devices that a kick or its consequences changed exchange tables with all others, or with a sample of them where
+    there are many.
+    """
     better = 0
     best = potential(a, steepness, scale)
     for _ in range(rounds):
         since = m.tick[0]
         kick(a, m, rng)
-        descend(a, m, steepness, scale, pairs, 1 << 40)
+        if len(a.cost) <= ALL_PAIRS:
+            descend(a, m, steepness, scale, pairs, 1 << 40)
+        else:
+            _repair(a, m, since, steepness, scale, pairs, rng)
         reached = potential(a, steepness, scale)
         if reached <= best:
             better += reached < best * (1.0 - 1e-9)
@@ -257,6 +265,23 @@ def kick_and_descend(
         else:
             go_back(a, m, since)
     return better
+
+
+@numba.njit(cache=True)
+def _repair(
+    a: Assignment, m: Memory, since: int, steepness: float, scale: float, pairs: bool, rng: np.random.Generator
+) -> None:
+    """Let each device changed after tick `since` exchange tables with the others changed and some more."""
+    others = ascending(rng.random(len(a.cost)))[:ALL_PAIRS]
+    improved = True
+    while improved:
+        improved = False
+        for d in range(len(a.cost)):
+            if m.changed[d] > since:
+                for e in others:
+                    improved |= e != d and _exchange(a, m, d, e, steepness, scale, pairs)
+                for e in range(d):
+                    improved |= m.changed[e] > since and _exchange(a, m, d, e, steepness, scale, pairs)
 
 
 @numba.njit(cache=True)

@@ -19,7 +19,7 @@ from recshard.strategy.grid import Grid
 from recshard.strategy.waterfill import Slices
 
 NONE = -1
-_GAIN = 1e-10  # relative: smaller gains are rounding
+_GAIN = 1e-12  # of a device's cost: smaller gains are rounding
 _STEEPEST = 600.0  # e to this is still a number
 
 
@@ -362,7 +362,7 @@ def improve_pair(a: Assignment, d: int, e: int, steepness: float, scale: float, 
     sorted_d = theirs_d[order]
     floor_d, floor_e = _floor(a, d), _floor(a, e)
     best = pressure(a.cost[d], steepness, scale) + pressure(a.cost[e], steepness, scale)
-    best *= 1.0 - _GAIN
+    best *= 1.0 - steepness * _GAIN
     limit = scale * (1.0 + np.log(best) / steepness)
     skew = 0.0  # by how much a set's loads on the two devices may differ
     for y in range(len(theirs)):

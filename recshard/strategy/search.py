@@ -28,7 +28,6 @@ from recshard.strategy.start import pooled, start
 from recshard.strategy.stop import Progress, Stop, relative_gap
 from recshard.strategy.waterfill import equal_slices
 
-_ALL_PAIRS = 64  # devices up to which all pairs are tried
 _PAIRS_AT_ONCE = 2_000  # pairs of devices between two looks at the clock
 _ROUNDS_AT_ONCE = 3
 _QUIET = 3  # times that the gap stands still before the next stage comes
@@ -38,7 +37,7 @@ _DIVISIONS = 3  # times that shared memory is divided anew
 _KICKED_DEVICES = 320  # kicks between two looks at the clock, times devices
 _PATIENCE = 200  # kicks without improvement before the potential gets steeper
 _STEEPNESS = (4.0, 16.0, 64.0)  # of the potential, in gaps
-_LEAST_GAP = 1e-7
+_LEAST_GAP = 1e-6
 _GAIN = 1e-9  # relative: smaller gains are rounding
 _CLOSE = 1e-4  # gap at which tables are not cut further
 _PIECES = (1.0, 0.5, 0.25, 0.125)  # most of a device's budget that one shard may take, one after the other
@@ -120,7 +119,7 @@ class Climb:
                 gap, before = float(self.state.cost.max()) / self.scale - 1.0, gap
                 quiet = 0 if helped and gap < before * _PROGRESS else quiet + 1
                 yield _ROUNDS_AT_ONCE
-            finished = self.problem.devices > _ALL_PAIRS
+            finished = self.problem.devices > climb.ALL_PAIRS
             while not finished:
                 climb.forget(self.memory)
                 finished = climb.descend(
@@ -132,7 +131,8 @@ class Climb:
         """Kick until that has not helped for a while."""
         idle = 0
         at_once = max(1, _KICKED_DEVICES // self.problem.devices)
-        climb.forget(self.memory)
+        if self.problem.devices <= climb.ALL_PAIRS:
+            climb.forget(self.memory)
         climb.keep(self.state, self.memory, 0)
         while idle < _PATIENCE:
             helped = climb.kick_and_descend(
@@ -215,10 +215,15 @@ def _first(
     best: Climb | None = None
     chosen: Shards | None = None
     failure: DoesNotFit | None = None
-    for count in _cuttings(problem, rules):
+    cuttings = list(_cuttings(problem, rules))
+    for number, count in enumerate(cuttings, start=1):
         shards = cut_evenly(problem, count, rules.kind) if (count > 1).any() else None
+        sharded = cut(problem, shards)
+        scale = bound if rules.kind == "none" else max(bound, lower_bound_ms(sharded))
+        if number < len(cuttings) and relative_gap(scale, bound) > _CLOSE:
+            continue  # one of these shards alone is too much for a device
         try:
-            climb_on = Climb(cut(problem, shards), bound, rng)
+            climb_on = Climb(sharded, scale, rng)
         except DoesNotFit as error:
             failure = error
             continue
