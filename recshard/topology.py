@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
 
 from recshard import content
 from recshard.errors import InputError
-from recshard.spec import Spec, read_spec
+from recshard.spec import Spec, parse_spec, read_spec
 from recshard.units import parse_bytes, parse_rate, parse_share
 
 _MOST_DEVICES = 65_536
@@ -217,6 +217,15 @@ def load_topology(name_or_path: str | Path) -> Topology:
     """
     path = content.find(name_or_path, "presets", "topology")
     return read_spec(path, _TopologySpec).topology(path.stem)
+
+
+def parse_topology(document: dict[str, Any], name: str, source: str) -> Topology:
+    """Return the topology that a TOML document describes; `source` names it in errors.
+
+    Raises:
+        InputError: it does not fit the schema.
+    """
+    return parse_spec(document, _TopologySpec, source).topology(name)
 
 
 def preset_names() -> list[str]:

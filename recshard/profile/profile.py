@@ -111,6 +111,19 @@ def expected_ids(reached: float, rows: int) -> float:
     return float(np.log1p(-reached / rows) / np.log1p(-1.0 / rows))
 
 
+def rows_unknown(source: str) -> Callable[[int], Iterator[Pairs]]:
+    """Return the `hot_chunks` of a profile that does not know which rows are hot: an InputError when asked."""
+
+    def ask(index: int) -> Iterator[Pairs]:
+        raise InputError(
+            f"{source}: an expected profile says how many rows are hot, not which: it can be planned with and "
+            "compared, but a plan's remap, replay and drift need the rows; profile a trace (`recshard synth "
+            "--profile` without --expected draws one)"
+        )
+
+    return ask
+
+
 @dataclass(frozen=True)
 class Profile:
     """The statistics of a trace.
@@ -124,6 +137,7 @@ class Profile:
             row), and their counts, in pieces. Read on demand: they are the bulk of a profile.
         source: names the traces.
         sampled: share of the traces' samples that were counted, chosen at random; 1 where all were.
+        rows_known: whether `hot_chunks` can tell rows; an expected profile has counts of counts only.
     """
 
     tables: TableSet
@@ -133,6 +147,7 @@ class Profile:
     hot_chunks: Callable[[int], Iterator[Pairs]]
     source: tuple[str, ...] = ()
     sampled: float = 1.0
+    rows_known: bool = True
 
     def hot_rows(self, index: int) -> tuple[IntArray, IntArray]:
         """Return a table's rows that were seen, hottest first, and their counts, both of shape (seen,)."""

@@ -18,7 +18,7 @@ from recshard import files
 from recshard.errors import InputError
 from recshard.profile.lengths import Lengths
 from recshard.profile.pairs import Pairs, regrouped
-from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, expected_reached
+from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, expected_reached, rows_unknown
 from recshard.tables import WRITTEN, EmbeddingTable, TableSet, format_tables
 from recshard.trace.base import IntArray
 from recshard.trace.columns import repeated, to_arrow
@@ -55,7 +55,7 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         schema = pa.schema([("table", pa.string()), ("row", pa.int64()), ("count", pa.int64())])
         with pq.ParquetWriter(folder / _ROWS, schema) as writer:
             for j, name in enumerate(names):
-                for rows, counts in regrouped(profile.hot_chunks(j), _GROUP):
+                for rows, counts in regrouped(profile.hot_chunks(j) if profile.rows_known else (), _GROUP):
                     writer.write_table(_columns(schema, name, rows, counts))
         schema = pa.schema(
             [("of", pa.string()), ("name", pa.string()), ("length", pa.int64()), ("samples", pa.int64())]
@@ -107,6 +107,7 @@ def summary(profile: Profile) -> dict[str, Any]:
         "source": list(profile.source),
         "samples": profile.samples,
         "sampled": profile.sampled,
+        "rows_known": profile.rows_known,
         "batch_size": profile.tables.batch_size,
         "tables": tables,
         "features": features,
@@ -165,6 +166,7 @@ def load_profile(path: str | Path) -> Profile:
         )
         tables_set = TableSet(tuple(tables), document["batch_size"])
         samples, source, sampled = document["samples"], tuple(document["source"]), float(document["sampled"])
+        rows_known = bool(document.get("rows_known", True))
         if any(f.lengths.lookups != e["lookups"] for f, e in zip(features, document["features"], strict=True)):
             raise ValueError(f"{_LENGTHS} does not add up to the lookups of the features")
         for name in ("samples", "batch_size"):
@@ -174,9 +176,10 @@ def load_profile(path: str | Path) -> Profile:
         raise InputError(
             f"{folder}: the profile is damaged ({error}); make it again with `recshard profile`"
         ) from None
-    if rows_groups < sum(s.seen_rows > 0 for s in stats):
+    if rows_known and rows_groups < sum(s.seen_rows > 0 for s in stats):
         raise InputError(f"{folder / _ROWS}: rows are missing; make the profile again with `recshard profile`")
-    return Profile(tables_set, samples, features, tuple(stats), _row_reader(folder, tables_set), source, sampled)
+    hot_chunks = _row_reader(folder, tables_set) if rows_known else rows_unknown(str(folder))
+    return Profile(tables_set, samples, features, tuple(stats), hot_chunks, source, sampled, rows_known)
 
 
 def _read_lengths(folder: Path) -> dict[tuple[str, str], Lengths]:

@@ -17,6 +17,8 @@ from recshard.tables import EmbeddingTable, TableSet
 from recshard.trace.base import DEFAULT_BATCH, Bag, Batch, IntArray
 from recshard.trace.rebatch import rebatch
 
+FloatArray = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
 CHUNK = 8192
 _GOLDEN = 0.6180339887498949
 _RAW_MULTIPLIER = 0x9E3779B97F4A7C15
@@ -76,18 +78,35 @@ class SyntheticTrace:
         return Batch(samples, bags)
 
 
-def _ids(part: SyntheticTable, uniform: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> IntArray:
-    size = part.table.rows if part.raw_ids is None else part.raw_ids
+def distinct_ids(part: SyntheticTable) -> int:
+    """Return how many IDs a feature can have: raw ones where they are hashed, else rows."""
+    return part.table.rows if part.raw_ids is None else part.raw_ids
+
+
+def covered(part: SyntheticTable, ranks: IntArray) -> FloatArray:
+    """Return the share of a table's lookups that its hottest `ranks` IDs are expected to receive: the power law."""
+    logs, power = np.log1p(ranks), 1.0 - part.exponent
+    whole = math.log1p(distinct_ids(part))
+    return logs / whole if power == 0 else np.expm1(power * logs) / math.expm1(power * whole)
+
+
+def _ids(part: SyntheticTable, uniform: FloatArray) -> IntArray:
+    size = distinct_ids(part)
     if part.exponent == 1.0:
         position = np.exp(uniform * math.log(size + 1.0))
     else:
         power = 1.0 - part.exponent
         position = (1.0 + uniform * ((size + 1.0) ** power - 1.0)) ** (1.0 / power)
-    rank = np.clip(position.astype(np.int64) - 1, 0, size - 1)
+    return id_of_rank(part, np.clip(position.astype(np.int64) - 1, 0, size - 1))
+
+
+def id_of_rank(part: SyntheticTable, rank: IntArray) -> IntArray:
+    """Return the IDs that are so many places below the hottest, shape (n,)."""
     if part.raw_ids is not None:
         # A bijection on 62 bits: raw IDs as scattered as user IDs are, and still distinct.
         mixed = rank.astype(np.uint64) * np.uint64(_RAW_MULTIPLIER) & np.uint64(_RAW_MASK)
         return mixed.astype(np.int64)
+    size = part.table.rows
     return (rank * _multiplier(size) + size // 3) % size
 
 
