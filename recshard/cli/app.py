@@ -22,6 +22,7 @@ from recshard.cli import (
     synth,
     topology,
     train,
+    verify,
 )
 from recshard.cli.output import note_report
 from recshard.errors import DoesNotFit, RecshardError
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 for module in (
     *(demo, synth, profile, hash, drift, plan, check, replay, compare, report, export, topology, measure, train),
+    verify,
 ):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 

@@ -21,8 +21,7 @@ from recshard.profile.profile import Profile
 from recshard.shards import SplitKind, SplitRules
 from recshard.spec import Spec, read_spec
 from recshard.topology import Topology, load_topology, parse_topology
-from recshard.trace.recipe import load_recipe
-from recshard.trace.synthetic import SyntheticTrace
+from recshard.trace.recipe import synthetic
 
 SPEC = "instance.toml"
 PLACEMENT = "placement.parquet"
@@ -102,7 +101,8 @@ class Instance:
     @cached_property
     def profile(self) -> Profile:
         """The profile to be expected of the recipe."""
-        return expected_profile(self._trace)
+        beside = self.folder / self.spec.recipe
+        return expected_profile(synthetic(beside if beside.is_file() else self.spec.recipe))
 
     @cached_property
     def topology(self) -> Topology:
@@ -120,14 +120,6 @@ class Instance:
     def rules(self) -> SplitRules:
         """Which cuts are allowed."""
         return SplitRules(**self.spec.split.model_dump())
-
-    @property
-    def _trace(self) -> SyntheticTrace:
-        beside = self.folder / self.spec.recipe
-        trace = load_recipe(beside if beside.is_file() else self.spec.recipe)
-        if not isinstance(trace, SyntheticTrace):
-            raise InputError(f"{self.folder / SPEC}: recipe '{self.spec.recipe}' is of a data set, not a synthetic one")
-        return trace
 
 
 def library() -> Path:

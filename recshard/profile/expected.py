@@ -18,6 +18,7 @@ import math
 import numba
 import numpy as np
 
+from recshard.errors import InputError
 from recshard.profile.lengths import Lengths
 from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, rows_unknown
 from recshard.trace.base import IntArray
@@ -37,9 +38,17 @@ def expected_profile(trace: SyntheticTrace) -> Profile:
 
     Deterministic, and takes seconds for billions of rows. Lookups, lengths and classes agree as they do in a
     profile that was counted.
+
+    Raises:
+        InputError: a table takes IDs modulo its rows, which collide otherwise than hashed ones.
     """
     features, stats = [], []
     for part in trace.parts:
+        if part.table.ids == "mod":
+            raise InputError(
+                f"{trace.name}: table '{part.table.name}': found ids = \"mod\"; accepted for an expected profile: "
+                '"rows" and "hash", since what a modulo does to IDs depends on each of them; draw the profile instead'
+            )
         lengths = expected_lengths(part, trace.samples)
         features.append(FeatureStats(part.table.features[0], part.table.name, lengths))
         stats.append(_table_stats(part, lengths))
@@ -182,7 +191,9 @@ def _adding_up(count: IntArray, number: IntArray, lookups: int) -> tuple[IntArra
     while missing:
         sign, rows = (1 if missing > 0 else -1), int(number.sum())
         hottest = np.clip(min(abs(missing), rows) - (np.cumsum(number) - number), 0, number)
-        count, number = _classes(np.concatenate([count + sign, count]), np.concatenate([hottest, number - hottest]))
+        count, number = _classes(
+            np.concatenate([count + sign, count]), np.concatenate([hottest, number - hottest])
+        )
         missing = lookups - int(np.dot(count, number))
     return count, number
 

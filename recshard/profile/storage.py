@@ -18,7 +18,14 @@ from recshard import files
 from recshard.errors import InputError
 from recshard.profile.lengths import Lengths
 from recshard.profile.pairs import Pairs, regrouped
-from recshard.profile.profile import FeatureStats, HashingStats, Profile, TableStats, expected_reached, rows_unknown
+from recshard.profile.profile import (
+    FeatureStats,
+    HashingStats,
+    Profile,
+    TableStats,
+    expected_reached,
+    rows_unknown,
+)
 from recshard.tables import WRITTEN, EmbeddingTable, TableSet, format_tables
 from recshard.trace.base import IntArray
 from recshard.trace.columns import repeated, to_arrow

@@ -159,6 +159,18 @@ def load_recipe(name_or_path: str | Path) -> SyntheticTrace | DatasetSpec:
     return _synthetic(parse_spec(document, _Synthetic, str(path)), path)
 
 
+def synthetic(name_or_path: str | Path) -> SyntheticTrace:
+    """Return the synthetic trace of a recipe.
+
+    Raises:
+        InputError: as `load_recipe`, or the recipe is of a data set.
+    """
+    recipe = load_recipe(name_or_path)
+    if isinstance(recipe, DatasetSpec):
+        raise InputError(f"{name_or_path}: describes a data set; accepted here: the recipe of a synthetic model")
+    return recipe
+
+
 def _synthetic(spec: _Synthetic, path: Path) -> SyntheticTrace:
     """Draw the members of families; each family has a generator of its own, so that adding one moves no other."""
     parts = [_part(table, table.name, np.random.default_rng([spec.seed, 0])) for table in spec.tables]

@@ -84,7 +84,7 @@ def distinct_ids(part: SyntheticTable) -> int:
 
 
 def covered(part: SyntheticTable, ranks: IntArray) -> FloatArray:
-    """Return the share of a table's lookups that its hottest `ranks` IDs are expected to receive: the power law."""
+    """Return the share of a table's lookups that its `ranks` hottest IDs are expected to receive, shape (n,)."""
     logs, power = np.log1p(ranks), 1.0 - part.exponent
     whole = math.log1p(distinct_ids(part))
     return logs / whole if power == 0 else np.expm1(power * logs) / math.expm1(power * whole)
