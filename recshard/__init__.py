@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from recshard.check import check_plan
     from recshard.errors import DoesNotFit, InputError, RecshardError
     from recshard.export import export_plan
+    from recshard.instances import load_instance, verify_instance
     from recshard.plan import Plan, compare_strategies, load_plan, make_plan, save_plan
     from recshard.problem import Workload
     from recshard.profile import Profile, Profiler, load_profile, save_profile
     from recshard.profile.build import profile_trace
     from recshard.profile.drift import drift
+    from recshard.profile.expected import expected_profile
     from recshard.profile.hash_size import hash_sizes
     from recshard.replay import Replay, replay_plan
     from recshard.report.console import report_plan
@@ -27,11 +29,13 @@ _HOMES = {
     "recshard.check": ("check_plan",),
     "recshard.errors": ("DoesNotFit", "InputError", "RecshardError"),
     "recshard.export": ("export_plan",),
+    "recshard.instances": ("load_instance", "verify_instance"),
     "recshard.plan": ("Plan", "compare_strategies", "load_plan", "make_plan", "save_plan"),
     "recshard.problem": ("Workload",),
     "recshard.profile": ("Profile", "Profiler", "load_profile", "save_profile"),
     "recshard.profile.build": ("profile_trace",),
     "recshard.profile.drift": ("drift",),
+    "recshard.profile.expected": ("expected_profile",),
     "recshard.profile.hash_size": ("hash_sizes",),
     "recshard.replay": ("Replay", "replay_plan"),
     "recshard.report.console": ("report_plan",),

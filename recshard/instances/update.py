@@ -8,19 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from recshard import files
-from recshard.errors import DoesNotFit, InputError
-from recshard.instances.bounds import proven_bound
+from recshard.errors import InputError
 from recshard.instances.instance import PLACEMENT, SPEC, BestSpec, Instance, ProofSpec
 from recshard.instances.placements import load_placement, save_placement
 from recshard.instances.verify import PROVEN, RECOMPUTED, solved
 from recshard.placement import InvalidPlacement, Placement, bottleneck_ms, check_placement
-from recshard.problem import PlacementProblem
-from recshard.shards import SplitRules, cut, cut_evenly, most_shards
+from recshard.strategy.bound import lower_bound
 from recshard.strategy.search import search
 from recshard.strategy.stop import after_seconds, any_of, at_gap
 
 _MARKER = "# Results, written by `recshard verify --update`."
-_TARGETS = (1.0, 0.5, 0.25, 0.1, 0.02)  # of the average device: what a shard may cost
+_ROUNDING = 1e-9  # a bound is lowered by this share, for sums of floating-point numbers are not exact
 _ENOUGH = 1e-7  # gap
 _SOLVER_TOLERANCE = 1e-6
 
@@ -43,9 +41,12 @@ def update_instance(
         DoesNotFit: there is no placement, old or new.
     """
     problem, names = instance.problem, [t.name for t in instance.profile.tables.tables]
-    bound, bound_by = proven_bound(problem, instance.rules)
+    proved = lower_bound(problem, instance.rules)
+    bound, bound_by = proved.ms * (1 - _ROUNDING), proved.by
     recorded = _recorded(instance, names)
-    candidates = [*recorded, _searched(problem, instance.rules, seconds, seed)]
+    stop = any_of(after_seconds(seconds), at_gap(_ENOUGH))
+    found = search(problem, stop, seed, instance.rules).placement
+    candidates = [*recorded, (found, f"search, {seconds:g} s, seed {seed}")]
     proofs = instance.spec.proofs
     if solvers and instance.spec.model:
         proven = [solved(problem, solver, time_limit) for solver in solvers]
@@ -86,32 +87,6 @@ def _recorded(instance: Instance, names: list[str]) -> list[tuple[Placement, str
     ):
         return []  # the problem has changed since, and what was proven of it means nothing
     return [(placement, best.bottleneck_by)]
-
-
-def _searched(problem: PlacementProblem, rules: SplitRules, seconds: float, seed: int) -> tuple[Placement, str]:
-    """Return the best placement that search finds, over several ways to cut tables where that is allowed."""
-    if rules.kind == "none":
-        stop = any_of(after_seconds(seconds), at_gap(_ENOUGH))
-        return search(problem, stop, seed).placement, f"search, {seconds:g} s, seed {seed}"
-    floor, _ = proven_bound(problem, rules)
-    alone = problem.traffic / problem.traffic.sum() * problem.devices
-    candidates: dict[float, tuple[Placement, str]] = {}
-    for target in _TARGETS:
-        count = np.clip(np.ceil(alone / target), 1, np.minimum(most_shards(problem, rules), problem.devices))
-        shards = cut_evenly(problem, count.astype(np.int64), rules.kind)
-        stop = any_of(
-            after_seconds(seconds / len(_TARGETS)), lambda now: now.bottleneck_ms <= floor * (1 + _ENOUGH)
-        )
-        try:
-            placed = search(cut(problem, shards), stop, seed).placement
-        except DoesNotFit:
-            continue
-        placement = Placement(placed.device, placed.rows, shards)
-        how = f"search over {len(shards)} shards, {seconds:g} s, seed {seed}"
-        candidates[bottleneck_ms(problem, placement)] = placement, how
-    if not candidates:
-        raise DoesNotFit("no way to cut the tables was found that fits")
-    return candidates[min(candidates)]
 
 
 def _version() -> str:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from recshard.errors import InputError
-from recshard.instances.bounds import proven_bound
 from recshard.instances.instance import PLACEMENT, BestSpec, Instance, ProofSpec
 from recshard.instances.placements import load_placement
 from recshard.placement import InvalidPlacement, Placement, bottleneck_ms, check_placement
 from recshard.problem import PlacementProblem
 from recshard.shards import SplitRules, most_shards
+from recshard.strategy.bound import lower_bound
 from recshard.strategy.stop import relative_gap
 
 RECOMPUTED = 1e-9  # relative: the same sums in another order
@@ -185,9 +185,10 @@ def _check_rules(problem: PlacementProblem, placement: Placement, rules: SplitRu
 def _check_bound(instance: Instance, problem: PlacementProblem, best: BestSpec) -> list[str]:
     """Return what is wrong with the recorded bound: not proven again, or contradicted."""
     troubles = []
-    bound, by = proven_bound(problem, instance.rules)
+    found = lower_bound(problem, instance.rules)
+    bound = found.ms
     if best.lower_bound_by != PROVEN and bound < best.lower_bound_ms * (1 - RECOMPUTED):
-        troubles.append(f"the bound proven is {bound!r} ms (by {by}); recorded: {best.lower_bound_ms!r} ms")
+        troubles.append(f"the bound proven is {bound!r} ms (by {found.by}); recorded: {best.lower_bound_ms!r} ms")
     if max(bound, best.lower_bound_ms) > best.bottleneck_ms * (1 + RECOMPUTED):
         troubles.append(
             f"a bound, {bound!r} ms proven or {best.lower_bound_ms!r} ms recorded, lies above the recorded "

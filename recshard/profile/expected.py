@@ -47,7 +47,7 @@ def expected_profile(trace: SyntheticTrace) -> Profile:
         if part.table.ids == "mod":
             raise InputError(
                 f"{trace.name}: table '{part.table.name}': found ids = \"mod\"; accepted for an expected profile: "
-                '"rows" and "hash", since what a modulo does to IDs depends on each of them; draw the profile instead'
+                '"rows" and "hash", since a modulo spreads IDs otherwise than hashing; draw the profile instead'
             )
         lengths = expected_lengths(part, trace.samples)
         features.append(FeatureStats(part.table.features[0], part.table.name, lengths))

@@ -316,3 +316,16 @@ def test_bad_input_gets_one_message_and_leaves_nothing_behind(home: Path, case: 
     for word in words:
         assert word in done.stderr
     assert sorted(path.name for path in home.iterdir()) == before
+
+
+def test_an_expected_profile_can_be_compared_on_but_not_made_a_plan_of(home: Path, tmp_path: Path) -> None:
+    assert run("synth", "demo", "--profile", "p", "--expected", cwd=tmp_path).returncode == 0
+    compared = run_json("compare", "p", "-t", "demo-x8", "--strategies", "search,size", cwd=tmp_path)
+    assert all(entry["bottleneck_ms"] > 0 for entry in compared["strategies"])
+    planned = run("plan", "p", "-t", "demo-x8", "-o", "plan", "--time-limit", "1", cwd=tmp_path)
+    assert planned.returncode == 2
+    assert "not which" in planned.stderr
+    assert not (tmp_path / "plan").exists()
+    refused = run("synth", "demo", "--profile", "q", "--expected", "--samples", ":100", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--expected" in refused.stderr
