@@ -35,7 +35,7 @@ def command(
     from recshard.errors import InputError
     from recshard.instances import instance_names, open_instance, update_instance, verify_instance
     from recshard.report.instances import instances_report
-    from recshard.strategy.solvers import solver_name
+    from recshard.strategy.solvers.names import solver_name
 
     for name, value in (("time limit", time_limit), ("update", 1.0 if update is None else update)):
         if not value > 0:

@@ -9,7 +9,7 @@ import numpy as np
 
 from recshard import files
 from recshard.errors import InputError
-from recshard.instances.instance import PLACEMENT, SPEC, BestSpec, Instance, ProofSpec
+from recshard.instances.instance import MODEL, PLACEMENT, SPEC, BestSpec, Instance, ProofSpec
 from recshard.instances.placements import load_placement, save_placement
 from recshard.instances.verify import PROVEN, RECOMPUTED, solved
 from recshard.placement import InvalidPlacement, Placement, bottleneck_ms, check_placement
@@ -63,6 +63,10 @@ def update_instance(
     best, by = min(candidates, key=lambda entry: bottleneck_ms(problem, entry[0]))
     dim = [t.dim for t in instance.profile.tables.tables]
     save_placement(best, names, dim, instance.topology.tier_names, instance.folder / PLACEMENT)
+    if instance.spec.model:
+        from recshard.strategy.milp.export import write_model
+
+        write_model(problem, instance.folder / MODEL)
     results = BestSpec(
         bottleneck_ms=bottleneck_ms(problem, best),
         bottleneck_by=by,

@@ -118,7 +118,7 @@ def solved(problem: PlacementProblem, solver: str, time_limit: float) -> tuple[P
         DoesNotFit, SolverFailed: it found nothing in that time.
     """
     from recshard.strategy.milp import milp
-    from recshard.strategy.solvers import SolverFailed
+    from recshard.strategy.solvers.run import SolverFailed
 
     found = milp(problem, "tight", solver, time_limit, warm_start=False)
     optimum, bound = found.notes.get("model_bottleneck_ms"), found.notes.get("model_bound_ms")
