@@ -10,8 +10,11 @@ import typer
 from recshard.cli.output import Json, emit, note
 from recshard.cli.planning import (
     BatchSize,
+    MaxShards,
+    MinDim,
     Seed,
     Solver,
+    Split,
     TimeLimit,
     TopologyName,
     TrafficMultiplier,
@@ -27,10 +30,13 @@ def command(
     topology: TopologyName,
     strategies: Annotated[
         str, typer.Option(help="Names, separated by commas.")
-    ] = "search,milp,size,lookup,size-lookup",
+    ] = "recshard,search,milp,size,lookup,size-lookup",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     solver: Solver = "highs",
+    split: Split = "none",
+    min_dim: MinDim = 32,
+    max_shards: MaxShards = 0,
     batch_size: BatchSize = None,
     training: Training = True,
     traffic_multiplier: TrafficMultiplier = 1.0,
@@ -50,7 +56,7 @@ def command(
         load_topology(topology),
         [name.strip() for name in strategies.split(",")],
         workload=workload(batch_size, training, traffic_multiplier, unseen),
-        options=strategy_options(time_limit, seed, solver),
+        options=strategy_options(time_limit, seed, solver, split, min_dim, max_shards),
     ):
         rows.append(comparison_row(name, outcome))
         note(f"{name}: done")

@@ -9,6 +9,7 @@ from recshard.errors import DoesNotFit
 from recshard.plan.plan import Plan
 from recshard.problem import IntArray, PlacementProblem, Workload, build_problem
 from recshard.profile.profile import Profile
+from recshard.shards import WHOLE, SplitRules
 from recshard.strategy.feasible import explain
 from recshard.strategy.infeasible import Infeasible
 from recshard.strategy.run import DEFAULT_STRATEGY, StrategyOptions, check_strategy, run_strategy
@@ -33,7 +34,7 @@ def make_plan(
     workload = workload or Workload()
     options = options or StrategyOptions()
     problem = build_problem(profile, topology, workload)
-    doubt = check_fit(problem, profile, topology)
+    doubt = check_fit(problem, profile, topology, options.rules)
     begin = time.perf_counter()
     try:
         found = run_strategy(strategy, problem, options)
@@ -64,6 +65,7 @@ def make_plan(
             "traffic_multiplier": workload.traffic_multiplier,
             "unseen_estimate": "good-turing" if workload.unseen else "none",
             "seed": options.seed,
+            "split": options.rules.kind,
         },
     )
 
@@ -94,12 +96,16 @@ def compare_strategies(
             yield name, error
 
 
-def check_fit(problem: PlacementProblem, profile: Profile, topology: Topology) -> Infeasible | None:
-    """Raise DoesNotFit where it is proven that no placement exists.
+def check_fit(
+    problem: PlacementProblem, profile: Profile, topology: Topology, rules: SplitRules = WHOLE
+) -> Infeasible | None:
+    """Raise DoesNotFit where it is proven that no placement exists; of cut tables only the total is known.
 
     Returns:
         None where the tables fit, else what is known although nothing was proven.
     """
+    if rules.kind != "none" and problem.table_bytes.sum() <= problem.pool_capacity.sum():
+        return None
     found = explain(problem)
     if found is None:
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from recshard.errors import DoesNotFit
 from recshard.placement import Placement
 from recshard.problem import FloatArray, PlacementProblem
+from recshard.shards import WHOLE, SplitRules
 from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.result import Solution, solution
 from recshard.units import format_bytes
@@ -63,10 +64,10 @@ def place_greedily(problem: PlacementProblem, cost: Cost) -> Placement:
     return Placement(device, rows)
 
 
-def greedy(problem: PlacementProblem, cost: Cost) -> Solution:
-    """Return the baseline's solution, with the proven bound beside it.
+def greedy(problem: PlacementProblem, cost: Cost, rules: SplitRules = WHOLE) -> Solution:
+    """Return the baseline's solution, with the proven bound beside it, of cut tables too where `rules` allow them.
 
     Raises:
         DoesNotFit: as `place_greedily`.
     """
-    return solution(problem, place_greedily(problem, cost), lower_bound_ms(problem), {})
+    return solution(problem, place_greedily(problem, cost), lower_bound_ms(problem, rules), {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -61,8 +61,11 @@ def solution(
         InvalidPlacement: the placement breaks a rule: whoever made it has a mistake.
     """
     check_placement(problem, placement)
-    events = () if history is None else tuple(history.events)
-    return Solution(placement, bottleneck_ms(problem, placement), lower_bound * (1 - _ROUNDING), notes, events)
+    exact = bottleneck_ms(problem, placement)
+    # Whole rows may make the placement a trifle dearer than the search believed on its way.
+    events = [] if history is None else history.events
+    above = tuple(replace(event, bottleneck_ms=max(event.bottleneck_ms, exact)) for event in events)
+    return Solution(placement, exact, lower_bound * (1 - _ROUNDING), notes, above)
 
 
 def split_exactly(problem: PlacementProblem, device: IntArray) -> Placement | None:

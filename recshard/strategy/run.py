@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from recshard.errors import InputError, nearest
 from recshard.problem import PlacementProblem
-from recshard.strategy.result import Solution
-from recshard.strategy.stop import after_seconds, any_of, at_gap, when_stagnant
+from recshard.shards import WHOLE, SplitRules, cut
+from recshard.strategy.result import OPTIMAL_GAP, Solution, solution
+from recshard.strategy.stop import Stop, after_seconds, all_of, any_of, at_gap, when_stagnant
 
-STRATEGIES = ("search", "milp", "milp-paper", "size", "lookup", "size-lookup")
+STRATEGIES = ("recshard", "search", "milp", "milp-paper", "size", "lookup", "size-lookup")
 BASELINES = ("size", "lookup", "size-lookup")
-DEFAULT_STRATEGY = "search"
+DEFAULT_STRATEGY = "recshard"
 _SEARCH_SECONDS = 10.0
 _SEARCH_GAP = 1e-5
 _SEARCH_STAGNANT = 2000
+_PROVEN_STAGNANT = 300  # rounds without improvement that are enough where the gap is small already
 
 
 @dataclass(frozen=True)
@@ -22,14 +25,18 @@ class StrategyOptions:
     """What strategies may be told.
 
     Attributes:
-        time_limit: seconds; None: 10 for `search`, 60 for `milp`. The baselines need none.
+        time_limit: seconds; None: 10 for `recshard` and `search`, 60 for `milp`. The baselines need none.
         seed: of all random choices.
         solver: of the MILP, by PuLP's name.
+        rules: whether and how tables may be cut into shards; the baselines keep them whole.
+        solver_log: where `milp` writes what the solver printed.
     """
 
     time_limit: float | None = None
     seed: int = 0
     solver: str = "highs"
+    rules: SplitRules = WHOLE
+    solver_log: Path | None = None
 
     def __post_init__(self) -> None:
         """Raise InputError for a time limit that is not above zero, or a negative seed."""
@@ -56,19 +63,42 @@ def run_strategy(name: str, problem: PlacementProblem, options: StrategyOptions 
     options = options or StrategyOptions()
     limit = options.time_limit
     if name in ("milp", "milp-paper"):
-        from recshard.strategy.milp import DEFAULT_SECONDS, milp
+        return _milp(name, problem, options)
+    if name in ("recshard", "search"):
+        seconds = _SEARCH_SECONDS if limit is None else limit
+        if name == "search":
+            from recshard.strategy.search import search
 
-        seconds = DEFAULT_SECONDS if limit is None else limit
-        return milp(problem, "paper" if name == "milp-paper" else "tight", options.solver, seconds, options.seed)
-    if name == "search":
-        from recshard.strategy.search import search
+            return search(problem, any_of(_searched(), after_seconds(seconds)), options.seed, options.rules)
+        from recshard.strategy.combined import recshard
 
-        stop = any_of(
-            at_gap(_SEARCH_GAP),
-            when_stagnant(_SEARCH_STAGNANT),
-            after_seconds(_SEARCH_SECONDS if limit is None else limit),
-        )
-        return search(problem, stop, options.seed)
+        return recshard(problem, seconds, _searched(), options.seed, options.solver, options.rules)
     from recshard.strategy.greedy import GREEDY_COSTS, greedy
 
-    return greedy(problem, GREEDY_COSTS[name])
+    return greedy(problem, GREEDY_COSTS[name], options.rules)
+
+
+def _searched() -> Stop:
+    """Stop where there is little to gain: at a tiny gap, or after a while without improvement."""
+    proven = all_of(at_gap(OPTIMAL_GAP), when_stagnant(_PROVEN_STAGNANT))
+    return any_of(at_gap(_SEARCH_GAP), proven, when_stagnant(_SEARCH_STAGNANT))
+
+
+def _milp(name: str, problem: PlacementProblem, options: StrategyOptions) -> Solution:
+    """Return what a MILP finds; where tables may be cut, on the shards that search chooses in half the time."""
+    from recshard.strategy.bound import lower_bound_ms
+    from recshard.strategy.milp import DEFAULT_SECONDS, Formulation, milp
+    from recshard.strategy.search import search
+
+    seconds = DEFAULT_SECONDS if options.time_limit is None else options.time_limit
+    formulation: Formulation = "paper" if name == "milp-paper" else "tight"
+    shards = None
+    if options.rules.kind != "none":
+        brief = any_of(_searched(), after_seconds(seconds / 4))
+        shards = search(problem, brief, options.seed, options.rules).placement.shards
+    found = milp(cut(problem, shards), formulation, options.solver, seconds, options.seed, log=options.solver_log)
+    if options.rules.kind == "none":
+        return found
+    # What the MILP proves holds for these shards; other cuts may be better.
+    bound = lower_bound_ms(problem, options.rules)
+    return solution(problem, replace(found.placement, shards=shards), bound, found.notes)

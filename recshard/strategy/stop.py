@@ -64,3 +64,8 @@ def when_stagnant(limit: int) -> Stop:
 def any_of(*stops: Stop) -> Stop:
     """Stop as soon as one of `stops` says so."""
     return lambda progress: any(stop(progress) for stop in stops)
+
+
+def all_of(*stops: Stop) -> Stop:
+    """Stop once all of `stops` say so."""
+    return lambda progress: all(stop(progress) for stop in stops)

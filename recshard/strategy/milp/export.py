@@ -16,6 +16,13 @@ from recshard.strategy.solvers.linear import to_pulp
 _SUFFIXES = (".mps", ".lp")
 
 
+def check_model_path(path: str | Path) -> None:
+    """Raise InputError unless the suffix of `path` names a format that models are written in."""
+    target = Path(path)
+    if target.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"{target}: found suffix '{target.suffix}'; accepted for a model: {', '.join(_SUFFIXES)}")
+
+
 def write_model(
     problem: PlacementProblem,
     path: str | Path,
@@ -36,9 +43,7 @@ def write_model(
         InputError: another suffix, no such formulation, or the file cannot be written.
     """
     target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise InputError(f"{target}: found suffix '{target.suffix}'; accepted for a model: {', '.join(_SUFFIXES)}")
+    check_model_path(target)
     bound = lower_bound_ms(problem)
     built = build(problem, formulation, bound if bound > 0 else 1.0, variables)
     linear = replace(built.linear, objective=built.linear.objective * built.unit_ms)
@@ -48,7 +53,7 @@ def write_model(
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
         try:
-            if suffix == ".mps":
+            if target.suffix.lower() == ".mps":
                 model.writeMPS(temporary)
             else:
                 model.writeLP(temporary)
