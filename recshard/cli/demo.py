@@ -9,7 +9,7 @@ import typer
 
 from recshard.cli.output import Json, emit, note
 
-_STRATEGIES = ("milp", "search", "size", "lookup", "size-lookup")
+_STRATEGIES = ("recshard", "milp", "search", "size", "lookup", "size-lookup")
 
 
 def command(
@@ -22,7 +22,7 @@ def command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Profile the first half of a synthetic trace, plan with five strategies, replay all on the other half."""
+    """Profile the first half of a synthetic trace, plan with six strategies, replay all on the other half."""
     from rich.console import Group
     from rich.text import Text
 

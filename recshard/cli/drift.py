@@ -31,7 +31,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    strategy: Annotated[str, typer.Option("--strategy", "-s", help="That plans are made with.")] = "search",
+    strategy: Annotated[str, typer.Option("--strategy", "-s", help="That plans are made with.")] = "recshard",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -47,11 +47,11 @@ def command(
 
     before, after = load_profile(old), load_profile(new)
     check_same_tables(before, after)
-    if topology is None and (strategy != "search" or time_limit is not None):
+    if topology is None and (strategy != "recshard" or time_limit is not None):
         raise InputError(
             "drift: plans are made for a topology only; give --topology, or no strategy and time limit"
         )
-    options = strategy_options(time_limit, seed, "highs")
+    options = strategy_options(time_limit, seed, "highs", "none", 32, 0)
 
     def planned(profile: Profile, name: Path) -> Plan:
         assert topology is not None

@@ -20,6 +20,7 @@ from recshard.strategy.waterfill import Slices
 
 NONE = -1
 _GAIN = 1e-12  # of a device's cost: smaller gains are rounding
+_MOST_BISECTED = 2_000  # exchanges of two devices that are worth the best of them
 _STEEPEST = 600.0  # e to this is still a number
 
 
@@ -369,7 +370,12 @@ def improve_pair(a: Assignment, d: int, e: int, steepness: float, scale: float, 
         skew = max(skew, theirs_e[y] - theirs_d[y])
     hint = np.empty(a.hint.shape[1], dtype=np.int64)
     best_x = best_y = NONE
-    for x in range(len(mine)):
+    bisected = 0
+    offset = a.counts[0] % len(mine)  # not always the same sets first, for there may be too many
+    for shifted in range(len(mine)):
+        if bisected > _MOST_BISECTED:
+            break
+        x = (shifted + offset) % len(mine)
         # What comes to d must leave it below the limit; what leaves e must bring e below it.
         most = limit - floor_d + mine_d[x]
         least = floor_e + mine_e[x] - limit
@@ -381,6 +387,7 @@ def improve_pair(a: Assignment, d: int, e: int, steepness: float, scale: float, 
             if theirs_e[y] <= least or (x == 0 and y == 0):
                 continue
             i, ii, j, jj = mine[x, 0], mine[x, 1], theirs[y, 0], theirs[y, 1]
+            bisected += 1
             hint[:] = a.hint[e]
             there = pressure(_cost_with(a, e, i, ii, j, jj, hint), steepness, scale)
             if there >= best:

@@ -28,11 +28,13 @@ from recshard.strategy.start import pooled, start
 from recshard.strategy.stop import Progress, Stop, relative_gap
 from recshard.strategy.waterfill import equal_slices
 
-_PAIRS_AT_ONCE = 2_000  # pairs of devices between two looks at the clock
+_AT_ONCE = {False: 2_000, True: 50}  # pairs of devices between two looks at the clock, by tables exchanged
 _ROUNDS_AT_ONCE = 3
+_RELIEVED = {False: 4, True: 1}  # times that the slowest device may go through all others
 _QUIET = 3  # times that the gap stands still before the next stage comes
 _PROGRESS = 0.98  # a gap that shrinks less stands still
 _CROWD = 150  # tables a device, beyond which single exchanges are fine enough
+_FEW = 16  # tables a device, up to which kicks are followed by exchanges of two against two
 _DIVISIONS = 3  # times that shared memory is divided anew
 _KICKED_DEVICES = 320  # kicks between two looks at the clock, times devices
 _PATIENCE = 200  # kicks without improvement before the potential gets steeper
@@ -114,29 +116,30 @@ class Climb:
                     self.state, self.memory, steepness, self.scale, pairs, _ROUNDS_AT_ONCE, self.rng
                 )
                 helped += climb.relieve(
-                    self.state, self.memory, steepness, self.scale, pairs, 4 * self.problem.devices
+                    self.state, self.memory, steepness, self.scale, pairs, _RELIEVED[pairs] * self.problem.devices
                 )
                 gap, before = float(self.state.cost.max()) / self.scale - 1.0, gap
                 quiet = 0 if helped and gap < before * _PROGRESS else quiet + 1
                 yield _ROUNDS_AT_ONCE
             finished = self.problem.devices > climb.ALL_PAIRS
+            climb.forget(self.memory)
             while not finished:
-                climb.forget(self.memory)
                 finished = climb.descend(
-                    self.state, self.memory, self._steepness(0), self.scale, pairs, _PAIRS_AT_ONCE
+                    self.state, self.memory, self._steepness(0), self.scale, pairs, _AT_ONCE[pairs]
                 )
                 yield 1
 
     def _kick(self, level: int) -> Iterator[int]:
         """Kick until that has not helped for a while."""
         idle = 0
-        at_once = max(1, _KICKED_DEVICES // self.problem.devices)
+        pairs = self.problem.tables <= _FEW * self.problem.devices
+        at_once = max(1, _KICKED_DEVICES // self.problem.devices // (4 if pairs else 1))
         if self.problem.devices <= climb.ALL_PAIRS:
             climb.forget(self.memory)
         climb.keep(self.state, self.memory, 0)
         while idle < _PATIENCE:
             helped = climb.kick_and_descend(
-                self.state, self.memory, self._steepness(level), self.scale, False, at_once, self.rng
+                self.state, self.memory, self._steepness(level), self.scale, pairs, at_once, self.rng
             )
             idle = 0 if helped else idle + at_once
             yield at_once
