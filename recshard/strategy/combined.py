@@ -55,7 +55,7 @@ def recshard(
     sharded = cut(problem, found.placement.shards)
     placement = Placement(found.placement.device, found.placement.rows)
     notes = dict(found.notes) | {"solver": solver, "milps": 0, "milps_that_helped": 0}
-    bound = found.lower_bound_ms
+    bound = history.lower_bound_ms
     while relative_gap(bottleneck_ms(sharded, placement), bound) > OPTIMAL_GAP:
         improved = False
         for devices in neighbourhoods(sharded, placement):
