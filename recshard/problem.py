@@ -138,6 +138,8 @@ class Workload:
     unseen: bool = True
 
 
+_MOST_BYTES = 2.0**62
+_ROUNDING = 1e-6
 OUTPUT_BYTES = 4  # pooled outputs travel as float32
 
 
@@ -180,6 +182,42 @@ def build_problem(profile: Profile, topology: Topology, workload: Workload | Non
         pool_capacity=capacity,
         network_bandwidth=np.full(devices, network),
     )
+
+
+def check_problem(problem: PlacementProblem) -> None:
+    """Check the numbers that strategies trust.
+
+    Raises:
+        InputError: a number that is not finite or is negative, shares that do not add up to 1, or a table of more
+            bytes than 64 bits count; names the array and the table.
+    """
+    for name in ("rows", "row_bytes", "access_bytes", "accesses", "network_bytes"):
+        values = getattr(problem, name)
+        wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+        if len(wrong):
+            raise InputError(
+                f"problem: {name} of table {wrong[0]}: found {values[wrong[0]]}; accepted: a finite number from 0"
+            )
+    held = problem.rows.astype(np.float64) * problem.row_bytes
+    if held.sum() > _MOST_BYTES:
+        largest = int(np.argmax(held))
+        raise InputError(
+            f"problem: table {largest} has {problem.rows[largest]} rows of {problem.row_bytes[largest]} bytes, "
+            f"all tables {held.sum():.3g} bytes; accepted: up to {_MOST_BYTES:.3g} in all; give it fewer rows or a "
+            "smaller dim"
+        )
+    used = np.bincount(problem.class_table, problem.class_rows * problem.class_share, minlength=problem.tables)
+    sound = np.bincount(problem.class_table, ~(problem.class_share >= 0), minlength=problem.tables) == 0
+    wrong = np.flatnonzero(~(sound & ((np.abs(used - 1) < _ROUNDING) | (used == 0))))
+    if len(wrong):
+        raise InputError(
+            f"problem: class_share of table {wrong[0]}: found shares that add up to {used[wrong[0]]}; accepted: "
+            "shares from 0 that add up to 1, or to 0 where the table is never accessed"
+        )
+    for name in ("bandwidth", "network_bandwidth", "pool_capacity"):
+        values = np.asarray(getattr(problem, name)).ravel()
+        if not (values >= 0).all() or (name != "pool_capacity" and not (values > 0).all()):
+            raise InputError(f"problem: {name}: found {values.min()}; accepted: numbers above zero")
 
 
 def _classes(profile: Profile, index: int, unseen: bool) -> tuple[IntArray, FloatArray]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from recshard.errors import DoesNotFit
 from recshard.plan.plan import Plan
-from recshard.problem import IntArray, PlacementProblem, Workload, build_problem
+from recshard.problem import IntArray, PlacementProblem, Workload, build_problem, check_problem
 from recshard.profile.profile import Profile
 from recshard.shards import WHOLE, SplitRules
 from recshard.strategy.feasible import explain
@@ -34,6 +34,7 @@ def make_plan(
     workload = workload or Workload()
     options = options or StrategyOptions()
     problem = build_problem(profile, topology, workload)
+    check_problem(problem)
     doubt = check_fit(problem, profile, topology, options.rules)
     begin = time.perf_counter()
     try:

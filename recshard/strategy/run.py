@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recshard.errors import InputError, nearest
-from recshard.problem import PlacementProblem
+from recshard.problem import PlacementProblem, check_problem
 from recshard.shards import WHOLE, SplitRules, cut
 from recshard.strategy.result import OPTIMAL_GAP, Solution, solution
 from recshard.strategy.stop import Stop, after_seconds, all_of, any_of, at_gap, when_stagnant
@@ -56,10 +56,11 @@ def run_strategy(name: str, problem: PlacementProblem, options: StrategyOptions 
     """Return what the named strategy finds.
 
     Raises:
-        InputError: no such strategy or solver, or a time limit that is not above zero.
+        InputError: no such strategy or solver, a time limit that is not above zero, or numbers that make no sense.
         DoesNotFit: it found no placement that fits.
     """
     check_strategy(name)
+    check_problem(problem)
     options = options or StrategyOptions()
     limit = options.time_limit
     if name in ("milp", "milp-paper"):
