@@ -203,8 +203,8 @@ def check_problem(problem: PlacementProblem) -> None:
         largest = int(np.argmax(held))
         raise InputError(
             f"problem: table {largest} has {problem.rows[largest]} rows of {problem.row_bytes[largest]} bytes, "
-            f"all tables {held.sum():.3g} bytes; accepted: up to {_MOST_BYTES:.3g} in all; give it fewer rows or a "
-            "smaller dim"
+            f"all tables {held.sum():.3g} bytes; accepted: up to {_MOST_BYTES:.3g} in all; give it fewer rows "
+            "or a smaller dim"
         )
     used = np.bincount(problem.class_table, problem.class_rows * problem.class_share, minlength=problem.tables)
     sound = np.bincount(problem.class_table, ~(problem.class_share >= 0), minlength=problem.tables) == 0
