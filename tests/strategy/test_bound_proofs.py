@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from recshard.placement import Placement
@@ -129,6 +129,13 @@ def test_the_lagrangian_is_never_behind_rows_that_are_free_at_any_weights(
 
 @settings(max_examples=40, deadline=None)
 @given(larger_problems(equal=True), st.integers(1, 3))
+@example(
+    # No table reaches all fast memory, so rows that nobody reads stand there: no room gained for those behind.
+    random_problem(
+        np.random.default_rng(2200613775), 5, devices=6, tiers=4, rows=400, classes=50, node_size=3, network=True
+    ),
+    3,
+)
 def test_for_alike_devices_rents_prove_no_more_than_the_pooled_bound_where_it_is_exact(
     problem: PlacementProblem, copies: int
 ) -> None:
