@@ -24,6 +24,7 @@ from recshard.strategy.moves import (
 ALL_PAIRS = 64  # devices up to which all pairs are tried
 _KICKED = 3  # devices that a kick mixes
 _MOST_KICKS = 4
+_NO_LIMIT = np.int64(1 << 40)
 
 
 class Memory(NamedTuple):
@@ -254,7 +255,7 @@ def kick_and_descend(
         since = m.tick[0]
         kick(a, m, rng)
         if len(a.cost) <= ALL_PAIRS:
-            descend(a, m, steepness, scale, pairs, 1 << 40)
+            descend(a, m, steepness, scale, pairs, _NO_LIMIT)
         else:
             _repair(a, m, since, steepness, scale, pairs, rng)
         reached = potential(a, steepness, scale)

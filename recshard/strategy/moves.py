@@ -18,7 +18,7 @@ from recshard.problem import FloatArray, IntArray, PlacementProblem
 from recshard.strategy.grid import Grid
 from recshard.strategy.waterfill import Slices
 
-NONE = -1
+NONE = np.int64(-1)  # no literal of Python: numba would compile its callers once more for that
 _GAIN = 1e-12  # of a device's cost: smaller gains are rounding
 _MOST_BISECTED = 2_000  # exchanges of two devices that are worth the best of them
 _STEEPEST = 600.0  # e to this is still a number
