@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from recshard.problem import FloatArray, IntArray
 from recshard.strategy.moves import (
@@ -24,7 +25,7 @@ from recshard.strategy.moves import (
 ALL_PAIRS = 64  # devices up to which all pairs are tried
 _KICKED = 3  # devices that a kick mixes
 _MOST_KICKS = 4
-_NO_LIMIT = np.int64(1 << 40)
+_NO_LIMIT = cast(int, np.int64(1 << 40))
 
 
 class Memory(NamedTuple):
@@ -35,15 +36,17 @@ class Memory(NamedTuple):
         changed: tick of each device's last change, shape (d,).
         checked: tick at which a pair was last found to have nothing to exchange, shape (d, d), d < e.
         saved: device of each table in the state to go back to, shape (t,).
+        seed: state of the random numbers, shape (1,).
     """
 
     tick: IntArray
     changed: IntArray
     checked: IntArray
     saved: IntArray
+    seed: NDArray[np.uint64]
 
 
-def new_memory(a: Assignment) -> Memory:
+def new_memory(a: Assignment, rng: np.random.Generator) -> Memory:
     """Return a memory that has seen nothing."""
     devices = len(a.cost)
     return Memory(
@@ -51,7 +54,35 @@ def new_memory(a: Assignment) -> Memory:
         changed=np.ones(devices, dtype=np.int64),
         checked=np.zeros((devices, devices), dtype=np.int64),
         saved=a.device.copy(),
+        seed=rng.integers(0, 2**64, 1, dtype=np.uint64),
     )
+
+
+@numba.njit(cache=True)
+def _random(m: Memory) -> float:
+    """Return a random number of [0, 1) by splitmix64 (Steele et al. 2014): numpy's takes seconds to compile."""
+    m.seed[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = m.seed[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return float(z >> np.uint64(11)) / 2.0**53
+
+
+@numba.njit(cache=True)
+def _below(m: Memory, n: int) -> int:
+    """Return a random number of 0 … n − 1."""
+    return int(_random(m) * n)
+
+
+@numba.njit(cache=True)
+def _shuffled(m: Memory, n: int) -> IntArray:
+    """Return 0 … n − 1 in random order."""
+    order = np.arange(n)
+    for x in range(n - 1, 0, -1):
+        y = _below(m, x + 1)
+        order[x], order[y] = order[y], order[x]
+    return order
 
 
 @numba.njit(cache=True)
@@ -84,9 +115,7 @@ def _exchange(a: Assignment, m: Memory, x: int, y: int, steepness: float, scale:
 
 
 @numba.njit(cache=True)
-def match(
-    a: Assignment, m: Memory, steepness: float, scale: float, pairs: bool, rounds: int, rng: np.random.Generator
-) -> int:
+def match(a: Assignment, m: Memory, steepness: float, scale: float, pairs: bool, rounds: int) -> int:
     """Let every device exchange tables with one other, `rounds` times; return how many pairs improved.
 
     In turn the slowest meets the fastest, the one where fast memory is dearest that where it is cheapest, and
@@ -100,7 +129,7 @@ def match(
         elif r % 3 == 1:
             order = ascending(_prices(a, (r // 3) % max(1, a.boundary.shape[1])))
         else:
-            order = ascending(rng.random(devices))
+            order = _shuffled(m, devices)
         for x in range(devices // 2):
             improved += _exchange(a, m, order[x], order[devices - 1 - x], steepness, scale, pairs)
     return improved
@@ -199,22 +228,24 @@ def go_back(a: Assignment, m: Memory, since: int) -> None:
 
 
 @numba.njit(cache=True)
-def kick(a: Assignment, m: Memory, rng: np.random.Generator) -> None:
+def kick(a: Assignment, m: Memory) -> None:
     """Exchange some random tables among three devices, mostly with the slowest among them."""
     devices = len(a.cost)
-    chosen = rng.integers(0, devices, _KICKED)
-    if rng.random() < 0.5:
+    chosen = np.empty(_KICKED, dtype=np.int64)
+    for x in range(_KICKED):
+        chosen[x] = _below(m, devices)
+    if _random(m) < 0.5:
         chosen[0] = np.argmax(a.cost)
     m.tick[0] += 1
-    for _ in range(rng.integers(1, _MOST_KICKS + 1)):
-        d, e = chosen[rng.integers(0, _KICKED)], chosen[rng.integers(0, _KICKED)]
+    for _ in range(1 + _below(m, _MOST_KICKS)):
+        d, e = chosen[_below(m, _KICKED)], chosen[_below(m, _KICKED)]
         if d == e:
             continue
-        j, i = _random_table(a, d, rng), _random_table(a, e, rng)
+        j, i = _random_table(a, m, d), _random_table(a, m, e)
         before = a.used.max()
         if j >= 0:
             put(a, j, e)
-        if i >= 0 and rng.random() < 0.7:
+        if i >= 0 and _random(m) < 0.7:
             put(a, i, d)
         for p in range(len(a.used)):
             if a.used[p] > a.capacity[p] and a.used[p] > before:
@@ -227,23 +258,21 @@ def kick(a: Assignment, m: Memory, rng: np.random.Generator) -> None:
 
 
 @numba.njit(cache=True)
-def _random_table(a: Assignment, d: int, rng: np.random.Generator) -> int:
+def _random_table(a: Assignment, m: Memory, d: int) -> int:
     """Return a random table of device `d`, −1 where it has none."""
     n = 0
     chosen = NONE
     j = a.first[d]
     while j >= 0:
         n += 1
-        if rng.integers(0, n) == 0:
+        if _below(m, n) == 0:
             chosen = j
         j = a.following[j]
     return int(chosen)
 
 
 @numba.njit(cache=True)
-def kick_and_descend(
-    a: Assignment, m: Memory, steepness: float, scale: float, pairs: bool, rounds: int, rng: np.random.Generator
-) -> int:
+def kick_and_descend(a: Assignment, m: Memory, steepness: float, scale: float, pairs: bool, rounds: int) -> int:
     """Kick, descend and go back where that was worse, `rounds` times; return how often it was better.
 
     Devices that a kick or its consequences changed exchange tables with all others, or with a sample of them where
@@ -253,11 +282,11 @@ def kick_and_descend(
     best = potential(a, steepness, scale)
     for _ in range(rounds):
         since = m.tick[0]
-        kick(a, m, rng)
+        kick(a, m)
         if len(a.cost) <= ALL_PAIRS:
             descend(a, m, steepness, scale, pairs, _NO_LIMIT)
         else:
-            _repair(a, m, since, steepness, scale, pairs, rng)
+            _repair(a, m, since, steepness, scale, pairs)
         reached = potential(a, steepness, scale)
         if reached <= best:
             better += reached < best * (1.0 - 1e-9)
@@ -269,11 +298,9 @@ def kick_and_descend(
 
 
 @numba.njit(cache=True)
-def _repair(
-    a: Assignment, m: Memory, since: int, steepness: float, scale: float, pairs: bool, rng: np.random.Generator
-) -> None:
+def _repair(a: Assignment, m: Memory, since: int, steepness: float, scale: float, pairs: bool) -> None:
     """Let each device changed after tick `since` exchange tables with the others changed and some more."""
-    others = ascending(rng.random(len(a.cost)))[:ALL_PAIRS]
+    others = _shuffled(m, len(a.cost))[:ALL_PAIRS]
     improved = True
     while improved:
         improved = False

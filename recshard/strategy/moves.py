@@ -9,7 +9,7 @@ exchanges that this leaves open are worth a bisection. No step depends on the nu
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numba
 import numpy as np
@@ -18,7 +18,7 @@ from recshard.problem import FloatArray, IntArray, PlacementProblem
 from recshard.strategy.grid import Grid
 from recshard.strategy.waterfill import Slices
 
-NONE = np.int64(-1)  # no literal of Python: numba would compile its callers once more for that
+NONE = cast(int, np.int64(-1))  # a literal of Python would have numba compile all that gets it once more
 _GAIN = 1e-12  # of a device's cost: smaller gains are rounding
 _MOST_BISECTED = 2_000  # exchanges of two devices that are worth the best of them
 _STEEPEST = 600.0  # e to this is still a number

@@ -65,7 +65,7 @@ class Climb:
         self.problem, self.rng = problem, rng
         self.grid = threshold_grid(problem)
         self.state = start(problem, self.grid, rng)
-        self.memory = climb.new_memory(self.state)
+        self.memory = climb.new_memory(self.state, self.rng)
         self.best_ms, self.best_device = float(self.state.cost.max()), self.state.device.copy()
         self.scale = bound_ms if bound_ms > 0 else max(self.best_ms, np.finfo(float).tiny)
         self.rounds = self.stagnant = 0
@@ -112,9 +112,7 @@ class Climb:
             while quiet < _QUIET:
                 climb.forget(self.memory)
                 steepness = self._steepness(0)
-                helped = climb.match(
-                    self.state, self.memory, steepness, self.scale, pairs, _ROUNDS_AT_ONCE, self.rng
-                )
+                helped = climb.match(self.state, self.memory, steepness, self.scale, pairs, _ROUNDS_AT_ONCE)
                 helped += climb.relieve(
                     self.state, self.memory, steepness, self.scale, pairs, _RELIEVED[pairs] * self.problem.devices
                 )
@@ -139,7 +137,7 @@ class Climb:
         climb.keep(self.state, self.memory, 0)
         while idle < _PATIENCE:
             helped = climb.kick_and_descend(
-                self.state, self.memory, self._steepness(level), self.scale, pairs, at_once, self.rng
+                self.state, self.memory, self._steepness(level), self.scale, pairs, at_once
             )
             idle = 0 if helped else idle + at_once
             yield at_once
@@ -160,7 +158,7 @@ class Climb:
 
     def _set(self, device: IntArray) -> None:
         moves.set_devices(self.state, device)
-        self.memory = climb.new_memory(self.state)
+        self.memory = climb.new_memory(self.state, self.rng)
 
     def _steepness(self, level: int) -> float:
         gap = float(self.state.cost.max()) / self.scale - 1.0
