@@ -66,7 +66,7 @@ def start(problem: PlacementProblem, grid: Grid, rng: np.random.Generator, rando
     """Return an assignment that fits.
 
     Tables go by falling weight, each where it leaves cost and bytes most even; if they do not fit that way, by
-    falling size to where most room is left, then with some noise, then as a packing is found by other means.
+    falling size to where most room is left, then with some noise, then, not at `random`, as a packing is found.
 
     Args:
         random: whether tables go in a random order from the outset.
@@ -88,7 +88,8 @@ def start(problem: PlacementProblem, grid: Grid, rng: np.random.Generator, rando
         assignment = empty_assignment(problem, grid, slices)
         if assign(assignment, order, weights.column, weights.share, kinds, attempt > 0):
             return assignment
-    device = find_packing(problem, _PACKING_SECONDS)
+    # A packing is nothing random: a search that starts anew has had it, and seconds matter.
+    device = None if random else find_packing(problem, _PACKING_SECONDS)
     if device is None:
         raise DoesNotFit(
             f"no way was found in {_PACKING_SECONDS:.0f} s to divide the tables among the devices so that each "
