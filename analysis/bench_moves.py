@@ -22,7 +22,7 @@ MODEL_BYTES = 681e9  # of a synthetic problem of 397 tables; larger ones grow wi
 FAST_SHARE = 0.3  # of the model that all devices' fast memory holds
 
 
-def synthetic_problem(tables: int, devices: int, state_bytes: int = 0, room: float = 4.0) -> PlacementProblem:
+def synthetic_problem(tables: int, devices: int, state_bytes: int = 0, room: float = 16.0) -> PlacementProblem:
     """Return an RM-like problem: lognormal rows and pooling factors, Zipf-like access frequencies, dim 64.
 
     Args:

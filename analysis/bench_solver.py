@@ -51,8 +51,14 @@ def compile_kernels(strategy: str) -> None:
     problem = synthetic_problem(40, 4)
     for split in SPLITS:
         run_strategy(strategy, problem, StrategyOptions(time_limit=1.0, rules=SplitRules(split)))
-    shared = replace(problem, pool=np.where(np.arange(2) == 1, 1, problem.pool))
-    shared = replace(shared, pool_capacity=problem.pool_capacity * np.where(np.arange(8) == 1, 4, 1))
+    # Three tiers, the middle one shared by all devices and the last one again each device's own.
+    capacity = problem.pool_capacity
+    shared = replace(
+        problem,
+        bandwidth=np.tile([1555e9, 16e9, 2e9], (4, 1)),
+        pool=np.hstack([np.arange(4)[:, None], np.full((4, 1), 4), 5 + np.arange(4)[:, None]]),
+        pool_capacity=np.repeat([capacity[0], capacity[1] / 2, capacity[1]], [4, 1, 4]),
+    )
     run_strategy(strategy, shared, StrategyOptions(time_limit=1.0))
 
 
@@ -122,7 +128,7 @@ def bench_large(options: argparse.Namespace) -> Rows:
             command += ["--large-seconds", str(options.large_seconds), "--strategy", options.strategy]
             done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
             row: Row = {"tables × devices": size, "split": split, "state bytes": state_bytes}
-            yield row | (json.loads(done.stdout) if done.returncode == 0 else {"ended": done.returncode})
+            yield row | (json.loads(done.stdout) if done.returncode == 0 else {"exit status": done.returncode})
 
 
 def one_large(size: str, split: str, state_bytes: int, seconds: float, strategy: str) -> Row:
@@ -132,7 +138,10 @@ def one_large(size: str, split: str, state_bytes: int, seconds: float, strategy:
     problem = synthetic_problem(tables, devices, state_bytes)
     rules = SplitRules(split)
     before = peak_bytes()
-    found, took = timed(strategy, problem, StrategyOptions(seconds, rules=rules))
+    try:
+        found, took = timed(strategy, problem, StrategyOptions(seconds, rules=rules))
+    except RecshardError as error:
+        return {"said": str(error)}
     bound = found.lower_bound_ms
     return {
         "bound ms": bound,
