@@ -9,18 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recshard.problem import FloatArray, IntArray
-from recshard.strategy.moves import (
-    NONE,
-    Assignment,
-    ascending,
-    fits,
-    improve_pair,
-    load_on,
-    pressure,
-    put,
-    settle,
-    spill_with,
-)
+from recshard.strategy.assignment import NONE, Assignment, fits, load_on, put, settle, spill_with
+from recshard.strategy.moves import ascending, improve_pair, pressure
 
 ALL_PAIRS = 64  # devices up to which all pairs are tried
 _KICKED = 3  # devices that a kick mixes
@@ -36,6 +26,7 @@ class Memory(NamedTuple):
         changed: tick of each device's last change, shape (d,).
         checked: tick at which a pair was last found to have nothing to exchange, shape (d, d), d < e.
         saved: device of each table in the state to go back to, shape (t,).
+        kept: tick of each device's last change in that state, shape (d,).
         seed: state of the random numbers, shape (1,).
     """
 
@@ -43,6 +34,7 @@ class Memory(NamedTuple):
     changed: IntArray
     checked: IntArray
     saved: IntArray
+    kept: IntArray
     seed: NDArray[np.uint64]
 
 
@@ -54,6 +46,7 @@ def new_memory(a: Assignment, rng: np.random.Generator) -> Memory:
         changed=np.ones(devices, dtype=np.int64),
         checked=np.zeros((devices, devices), dtype=np.int64),
         saved=a.device.copy(),
+        kept=np.ones(devices, dtype=np.int64),
         seed=rng.integers(0, 2**64, 1, dtype=np.uint64),
     )
 
@@ -207,6 +200,7 @@ def keep(a: Assignment, m: Memory, since: int) -> None:
             while j >= 0:
                 m.saved[j] = d
                 j = a.following[j]
+            m.kept[d] = m.changed[d]
 
 
 @numba.njit(cache=True)
@@ -220,11 +214,15 @@ def go_back(a: Assignment, m: Memory, since: int) -> None:
                 if m.saved[j] != d:
                     put(a, j, m.saved[j])
                 j = after
-    m.tick[0] += 1
     for d in range(len(a.cost)):
         if m.changed[d] > since:
             settle(a, d)
-            m.changed[d] = m.tick[0]
+            # What was found of the devices since holds no more, and what was known before holds again.
+            m.changed[d] = m.kept[d]
+            for e in range(len(a.cost)):
+                x, y = min(d, e), max(d, e)
+                if m.checked[x, y] > since:
+                    m.checked[x, y] = 0
 
 
 @numba.njit(cache=True)
@@ -242,13 +240,13 @@ def kick(a: Assignment, m: Memory) -> None:
         if d == e:
             continue
         j, i = _random_table(a, m, d), _random_table(a, m, e)
-        before = a.used.max()
+        before = a.used.copy()
         if j >= 0:
             put(a, j, e)
         if i >= 0 and _random(m) < 0.7:
             put(a, i, d)
         for p in range(len(a.used)):
-            if a.used[p] > a.capacity[p] and a.used[p] > before:
+            if a.used[p] > a.capacity[p] and a.used[p] > before[p]:
                 if j >= 0:
                     put(a, j, d)
                 if i >= 0:

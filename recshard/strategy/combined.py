@@ -54,7 +54,8 @@ def recshard(
     found = search(problem, any_of(searching, lambda _: history.seconds >= seconds), seed, rules, history)
     sharded = cut(problem, found.placement.shards)
     placement = Placement(found.placement.device, found.placement.rows)
-    notes = dict(found.notes) | {"solver": solver, "milps": 0, "milps_that_helped": 0}
+    notes = dict(found.notes) | {"solver": solver}
+    solved = helped = 0
     bound = history.lower_bound_ms
     while relative_gap(bottleneck_ms(sharded, placement), bound) > OPTIMAL_GAP:
         improved = False
@@ -62,16 +63,19 @@ def recshard(
             left = seconds - history.seconds
             if left < _LEAST_SECONDS:
                 break
-            better, proven = _solve(sharded, placement, devices, left, solver, notes)
+            better, proven, notes["solver_status"] = _solve(sharded, placement, devices, left, solver)
+            solved += 1
             if proven and len(devices) == problem.devices and rules.kind == "none":
                 bound = max(bound, proven)
                 history.prove(bound, "milp")
             if better is not None:
                 placement, improved = better, True
+                helped += 1
                 history.find(bottleneck_ms(sharded, placement), "milp")
                 break
         if not improved:
             break
+    notes |= {"milps": solved, "milps_that_helped": helped}
     return solution(problem, replace(placement, shards=found.placement.shards), bound, notes, history)
 
 
@@ -89,14 +93,9 @@ def neighbourhoods(problem: PlacementProblem, placement: Placement) -> Iterator[
 
 
 def _solve(
-    problem: PlacementProblem,
-    placement: Placement,
-    devices: IntArray,
-    left: float,
-    solver: str,
-    notes: dict[str, object],
-) -> tuple[Placement | None, float]:
-    """Return a placement with a lower bottleneck, if the MILP finds one, and what it proved of these devices."""
+    problem: PlacementProblem, placement: Placement, devices: IntArray, left: float, solver: str
+) -> tuple[Placement | None, float, str]:
+    """Return a placement with a lower bottleneck if the MILP finds one, what it proved, and how it ended."""
     from recshard.strategy.neighbourhood import improve_devices
 
     whole = len(devices) == problem.devices
@@ -104,14 +103,10 @@ def _solve(
     neighbour = improve_devices(
         problem, placement, devices, seconds, solver=solver, gain=_TARGET_GAP, segments=_segments(problem, devices)
     )
-    notes["milps"] = int(str(notes["milps"])) + 1
-    notes["solver_status"] = neighbour.status
     better = neighbour.placement
     if better is not None and bottleneck_ms(problem, better) >= bottleneck_ms(problem, placement):
         better = None
-    if better is not None:
-        notes["milps_that_helped"] = int(str(notes["milps_that_helped"])) + 1
-    return better, neighbour.bound_ms
+    return better, neighbour.bound_ms, neighbour.status
 
 
 def _segments(problem: PlacementProblem, devices: IntArray) -> int:

@@ -64,7 +64,14 @@ def solution(
     exact = bottleneck_ms(problem, placement)
     # Whole rows may make the placement a trifle dearer than the search believed on its way.
     events = [] if history is None else history.events
-    above = tuple(replace(event, bottleneck_ms=max(event.bottleneck_ms, exact)) for event in events)
+    above = tuple(
+        replace(
+            event,
+            bottleneck_ms=max(event.bottleneck_ms, exact),
+            lower_bound_ms=event.lower_bound_ms * (1 - _ROUNDING),
+        )
+        for event in events
+    )
     return Solution(placement, exact, lower_bound * (1 - _ROUNDING), notes, above)
 
 

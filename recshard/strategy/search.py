@@ -16,9 +16,11 @@ from dataclasses import replace
 import numpy as np
 
 from recshard.errors import DoesNotFit
+from recshard.placement import Placement, bottleneck_ms
 from recshard.problem import IntArray, PlacementProblem
 from recshard.shards import WHOLE, Shards, SplitRules, cut, cut_evenly, most_shards
-from recshard.strategy import climb, moves
+from recshard.strategy import climb
+from recshard.strategy.assignment import set_devices
 from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.grid import threshold_grid
 from recshard.strategy.history import History
@@ -40,6 +42,7 @@ _KICKED_DEVICES = 320  # kicks between two looks at the clock, times devices
 _PATIENCE = 200  # kicks without improvement before the potential gets steeper
 _STEEPNESS = (4.0, 16.0, 64.0)  # of the potential, in gaps
 _LEAST_GAP = 1e-6
+_KEPT = 5  # incumbents kept beside the best, for the case that it cannot be split in whole rows
 _GAIN = 1e-9  # relative: smaller gains are rounding
 _CLOSE = 1e-4  # gap at which tables are not cut further
 _PIECES = (1.0, 0.5, 0.25, 0.125)  # most of a device's budget that one shard may take, one after the other
@@ -50,7 +53,7 @@ class Climb:
 
     Attributes:
         best_ms: least bottleneck so far, on the grid: not below what its exact split costs but for whole rows.
-        best_device: device of each table then, shape (t,).
+        incumbents: device of each table then, shape (t,), and before: the best assignments, best last.
         rounds: kicks, and rounds of exchanges, so far.
         stagnant: how many of them since the last improvement.
         settled: whether the first descent is over.
@@ -66,7 +69,7 @@ class Climb:
         self.grid = threshold_grid(problem)
         self.state = start(problem, self.grid, rng)
         self.memory = climb.new_memory(self.state, self.rng)
-        self.best_ms, self.best_device = float(self.state.cost.max()), self.state.device.copy()
+        self.best_ms, self.incumbents = float(self.state.cost.max()), [self.state.device.copy()]
         self.scale = bound_ms if bound_ms > 0 else max(self.best_ms, np.finfo(float).tiny)
         self.rounds = self.stagnant = 0
         self.settled = False
@@ -83,8 +86,18 @@ class Climb:
         self.rounds += done
         self.stagnant += done
         reached = float(self.state.cost.max())
-        if reached < self.best_ms * (1 - _GAIN):
-            self.best_ms, self.best_device, self.stagnant = reached, self.state.device.copy(), 0
+        fits = bool((self.state.used <= self.state.capacity * (1 + _GAIN)).all())
+        if fits and reached < self.best_ms * (1 - _GAIN):
+            self.best_ms, self.stagnant = reached, 0
+            self.incumbents = [*self.incumbents[-_KEPT:], self.state.device.copy()]
+
+    def placement(self) -> Placement | None:
+        """Return the exact split of the best assignment that has one in whole rows; None: of none of the last."""
+        for device in reversed(self.incumbents):
+            placement = split_exactly(self.problem, device)
+            if placement is not None:
+                return placement
+        return None
 
     def _all_work(self) -> Iterator[int]:
         """Work for ever; yield rounds done whenever there is time to look at the clock."""
@@ -157,7 +170,7 @@ class Climb:
         return True
 
     def _set(self, device: IntArray) -> None:
-        moves.set_devices(self.state, device)
+        set_devices(self.state, device)
         self.memory = climb.new_memory(self.state, self.rng)
 
     def _steepness(self, level: int) -> float:
@@ -194,12 +207,13 @@ def search(
     while best.problem.devices > 1 and best.problem.tables > 1 and not stop(_progress(best, bound)):
         best.step()
         history.find(best.best_ms, "search")
-    placement = split_exactly(best.problem, best.best_device)
+    placement = best.placement()
     if placement is None:
         raise DoesNotFit(
             "memory is so full that the rows left over between tiers find no room; a little more capacity in "
             "the slowest tier is needed"
         )
+    history.find(bottleneck_ms(best.problem, placement), "search")
     placement = replace(placement, shards=shards)
     return solution(problem, placement, bound, {"rounds": best.rounds, "exchanges_judged": best.judged}, history)
 
@@ -251,7 +265,7 @@ def _cuttings(problem: PlacementProblem, rules: SplitRules) -> Iterator[IntArray
     slices = equal_slices(problem)
     weights = pooled(problem, threshold_grid(problem), slices).weight
     reach = problem.pool_capacity[problem.pool] / problem.pool_users[problem.pool]
-    weights = np.maximum(weights, problem.table_bytes / reach.sum(axis=1).max())
+    weights = np.maximum(weights, problem.table_bytes / max(reach.sum(axis=1).max(), 1.0))
     most = np.minimum(most_shards(problem, rules), problem.devices)
     before: IntArray | None = None
     for piece in _PIECES:

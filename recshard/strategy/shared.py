@@ -97,4 +97,8 @@ def _next_division(
         return capacity, np.inf
     divided = capacity.copy()
     divided[where[:, 0], where[:, 1]] = solution.x[1 : 1 + n] * unit
+    # The solver's tolerance is absolute, and `unit` may be a far larger pool's.
+    for p in np.unique(problem.pool[shared]):
+        mine = shared & (problem.pool == p)
+        divided[mine] *= min(1.0, problem.pool_capacity[p] / max(divided[mine].sum(), 1.0))
     return divided, float(solution.x[0])

@@ -8,10 +8,10 @@ import numpy as np
 
 from recshard.errors import DoesNotFit
 from recshard.problem import FloatArray, IntArray, PlacementProblem
+from recshard.strategy.assignment import Assignment, empty_assignment, loads_on, set_devices
 from recshard.strategy.bound import device_kinds
 from recshard.strategy.climb import assign
 from recshard.strategy.grid import Grid
-from recshard.strategy.moves import Assignment, empty_assignment, load_on, set_devices
 from recshard.strategy.packing import find_packing
 from recshard.strategy.waterfill import Slices, equal_slices
 from recshard.units import format_bytes
@@ -57,7 +57,7 @@ def pooled(problem: PlacementProblem, grid: Grid, slices: Slices) -> Pooled:
     load = np.full(problem.tables, np.inf)
     for kind in range(int(kinds.max()) + 1):
         d = int(np.flatnonzero(kinds == kind)[0])
-        load = np.minimum(load, [load_on(empty, column, d, j) for j in range(problem.tables)])
+        load = np.minimum(load, loads_on(empty, column, d))
     share = np.column_stack([np.full(problem.devices, load.sum() / problem.devices), boundary])
     return Pooled(column, load, np.where(share > 0, share, np.inf), grid.size[:, column])
 
