@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from recshard.problem import PlacementProblem
-from recshard.strategy import climb, moves
+from recshard.strategy import assignment, climb, moves
 from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.grid import threshold_grid
 from recshard.strategy.start import start
@@ -62,7 +62,9 @@ def synthetic_problem(tables: int, devices: int, state_bytes: int = 0, room: flo
 
 
 @numba.njit
-def visit(a: moves.Assignment, d: np.ndarray, e: np.ndarray, steepness: float, scale: float, pairs: bool) -> int:
+def visit(
+    a: assignment.Assignment, d: np.ndarray, e: np.ndarray, steepness: float, scale: float, pairs: bool
+) -> int:
     """Decide about all exchanges between pairs of devices, as `search` does; return how many there are."""
     held = np.zeros(len(a.cost), dtype=np.int64)
     decided = 0
@@ -83,7 +85,7 @@ def visit(a: moves.Assignment, d: np.ndarray, e: np.ndarray, steepness: float, s
 
 @numba.njit
 def evaluate(
-    a: moves.Assignment, d: np.ndarray, e: np.ndarray, steepness: float, scale: float
+    a: assignment.Assignment, d: np.ndarray, e: np.ndarray, steepness: float, scale: float
 ) -> tuple[int, float]:
     """Compute both devices' costs after every exchange of one table for one, by bisection; return how many."""
     evaluated = 0
@@ -95,9 +97,9 @@ def evaluate(
             j = a.first[e[p]]
             while j >= 0:
                 hint[:] = a.hint[e[p]]
-                there = moves._cost_with(a, e[p], i, -1, j, -1, hint)
+                there = assignment.cost_with(a, e[p], i, -1, j, -1, hint)
                 hint[:] = a.hint[d[p]]
-                here = moves._cost_with(a, d[p], j, -1, i, -1, hint)
+                here = assignment.cost_with(a, d[p], j, -1, i, -1, hint)
                 value = moves.pressure(here, steepness, scale) + moves.pressure(there, steepness, scale)
                 least = min(least, value)
                 evaluated += 1
@@ -127,9 +129,9 @@ def _evaluations(tables: int, devices: int, seconds: float) -> dict[str, object]
     rng = np.random.default_rng(0)
     state = start(problem, threshold_grid(problem), rng)
     scale = max(lower_bound_ms(problem), float(state.cost.mean()))
-    memory = climb.new_memory(state)
+    memory = climb.new_memory(state, rng)
     steepness = 4.0 / max(float(state.cost.max()) / scale - 1.0, 1e-6)
-    climb.match(state, memory, steepness, scale, False, 6, rng)
+    climb.match(state, memory, steepness, scale, False, 6)
     steepness = 4.0 / max(float(state.cost.max()) / scale - 1.0, 1e-6)
     kept = state.device.copy()
     row: dict[str, object] = {"tables": tables, "devices": devices, "tables a device": tables / devices}
@@ -141,7 +143,7 @@ def _evaluations(tables: int, devices: int, seconds: float) -> dict[str, object]
         some = rng.integers(0, devices, 2)
         work(some[:1], (some[:1] + 1) % devices)  # compiled
         while spent < seconds:
-            moves.set_devices(state, kept)
+            assignment.set_devices(state, kept)
             shuffled = rng.permutation(devices)
             half = min(devices // 2, 64)
             before = int(state.counts[0])
