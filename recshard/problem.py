@@ -198,6 +198,11 @@ def check_problem(problem: PlacementProblem) -> None:
             raise InputError(
                 f"problem: {name} of table {wrong[0]}: found {values[wrong[0]]}; accepted: a finite number from 0"
             )
+    if not np.isfinite(problem.traffic.sum()):
+        raise InputError(
+            f"problem: accesses × access_bytes: found up to {problem.traffic.max()} bytes a step; accepted: "
+            "finite numbers; lower the traffic multiplier or the batch size"
+        )
     held = problem.rows.astype(np.float64) * problem.row_bytes
     if held.sum() > _MOST_BYTES:
         largest = int(np.argmax(held))

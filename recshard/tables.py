@@ -105,6 +105,12 @@ class TableSet:
         return replace(self, tables=tables)
 
 
+def check_size(value: object, what: str) -> None:
+    """Raise ValueError unless `value` is a number of rows, elements or samples that a model could have."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
+        raise ValueError(f"{what} is {value!r}; accepted: a whole number of 1 or more, at most {_MOST}")
+
+
 class _TableSpec(Spec):
     name: str
     rows: int | None = None

@@ -52,9 +52,11 @@ def update_instance(
         proven = [solved(problem, solver, time_limit) for solver in solvers]
         proofs = tuple(proof for proof, _ in proven)
         candidates += [(placement, f"milp, {proof.solver}") for proof, placement in proven]
-        # The solvers agree within their tolerances; the least of what they say is the safest bound.
-        said = min(min(p.optimum_ms, p.bound_ms or p.optimum_ms) for p in proofs) * (1 - _SOLVER_TOLERANCE)
-        if said > bound and any(p.bound_ms is not None for p in proofs):
+        # The solvers agree within their tolerances; the least of the bounds that they state is the safest.
+        stated = [p.bound_ms for p in proofs if p.bound_ms is not None]
+        said = min(stated, default=0.0) * (1 - _SOLVER_TOLERANCE)
+        # The MILP knows whole tables only: of cut ones it proves nothing.
+        if said > bound and instance.rules.kind == "none":
             bound, bound_by = said, PROVEN
     elif recorded and instance.spec.best is not None and instance.spec.best.lower_bound_by == PROVEN:
         bound, bound_by = max((bound, bound_by), (instance.spec.best.lower_bound_ms, PROVEN))

@@ -26,7 +26,7 @@ from recshard.profile.profile import (
     expected_reached,
     rows_unknown,
 )
-from recshard.tables import WRITTEN, EmbeddingTable, TableSet, format_tables
+from recshard.tables import WRITTEN, EmbeddingTable, TableSet, check_size, format_tables
 from recshard.trace.base import IntArray
 from recshard.trace.columns import repeated, to_arrow
 
@@ -159,6 +159,8 @@ def load_profile(path: str | Path) -> Profile:
         for entry in document["tables"]:
             fields = {f.name: entry[f.name] for f in dataclasses.fields(EmbeddingTable)}
             table = EmbeddingTable(**(fields | {"features": tuple(entry["features"])}))
+            for name in ("rows", "dim"):
+                check_size(getattr(table, name), f"{name} of table '{table.name}'")
             number = code.get(table.name, len(code))
             mine = slice(*np.searchsorted(table_code, [number, number + 1]))
             hashing = HashingStats(**entry["hashing"]) if "hashing" in entry else None
@@ -177,8 +179,9 @@ def load_profile(path: str | Path) -> Profile:
         if any(f.lengths.lookups != e["lookups"] for f, e in zip(features, document["features"], strict=True)):
             raise ValueError(f"{_LENGTHS} does not add up to the lookups of the features")
         for name in ("samples", "batch_size"):
-            if not isinstance(document[name], int) or document[name] < 1:
-                raise ValueError(f"{name} is {document[name]!r}")
+            check_size(document[name], name)
+        if not 0 < sampled <= 1:
+            raise ValueError(f"sampled is {sampled}; accepted: above 0, at most 1")
     except (OSError, ArrowException, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{folder}: the profile is damaged ({error}); make it again with `recshard profile`"
@@ -205,7 +208,14 @@ def _checked(stats: TableStats, table: EmbeddingTable, lookups: int, folder: Pat
     count, rows = stats.class_count, stats.class_rows
     sound = count.dtype == np.int64 and rows.dtype == np.int64
     sound = sound and bool((count > 0).all() and (rows > 0).all() and (np.diff(count) < 0).all())
-    if not sound or stats.lookups != lookups or stats.seen_rows > table.rows:
+    sound = sound and bool((stats.lengths.length >= 0).all() and (stats.lengths.samples >= 0).all())
+    # In Python's integers, which do not wrap around as 64 bits do.
+    seen, counted = sum(rows.tolist()), sum(c * n for c, n in zip(count.tolist(), rows.tolist(), strict=True))
+    in_lengths = sum(
+        c * n for c, n in zip(stats.lengths.length.tolist(), stats.lengths.samples.tolist(), strict=True)
+    )
+    sound = sound and seen <= table.rows and lookups == counted == in_lengths
+    if not sound:
         raise InputError(
             f"{folder / _CLASSES}: counts of table '{table.name}' do not add up to its {lookups} lookups in "
             f"{table.rows} rows; make the profile again with `recshard profile`"

@@ -69,7 +69,8 @@ def test_the_tight_milp_equals_brute_force_and_nothing_is_below_the_bound(proble
 def test_with_rows_of_one_size_the_milp_placement_itself_is_optimal(problem: PlacementProblem) -> None:
     found = milp(problem, warm_start=False, time_limit=60)
     assert found.bottleneck_ms == pytest.approx(best_bottleneck(problem), rel=TOLERANCE)
-    assert found.status == "optimal" or found.gap > 1e-4
+    # What the solver proved of the model is proven of the placement.
+    assert found.gap <= 1e-4
 
 
 @settings(max_examples=25, deadline=None)

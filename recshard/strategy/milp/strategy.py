@@ -108,7 +108,9 @@ def milp(
     if outcome.has_values and outcome.values is not None:
         notes["model_bottleneck_ms"] = float(outcome.values[built.bottleneck] * built.unit_ms)
     if outcome.infeasible and built.proves_bound and incumbent is None:
-        raise DoesNotFit("the tight MILP is infeasible: no division of the tables among the devices fits")
+        raise DoesNotFit(
+            f"{solver} calls the tight MILP infeasible: no division of the tables among the devices fits, it says"
+        )
     placed = None if outcome.values is None else split_exactly(problem, leaning(built, outcome.values))
     return _best_of(problem, incumbent, placed, max(bound, proven_ms(built, outcome)), notes)
 
