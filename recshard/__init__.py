@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from recshard.export import export_plan
     from recshard.instances import load_instance, verify_instance
     from recshard.plan import Plan, compare_strategies, load_plan, make_plan, save_plan
+    from recshard.plan.solving import SolverReport, solver_report
     from recshard.problem import Workload
     from recshard.profile import Profile, Profiler, load_profile, save_profile
     from recshard.profile.build import profile_trace
@@ -31,6 +32,7 @@ _HOMES = {
     "recshard.export": ("export_plan",),
     "recshard.instances": ("load_instance", "verify_instance"),
     "recshard.plan": ("Plan", "compare_strategies", "load_plan", "make_plan", "save_plan"),
+    "recshard.plan.solving": ("SolverReport", "solver_report"),
     "recshard.problem": ("Workload",),
     "recshard.profile": ("Profile", "Profiler", "load_profile", "save_profile"),
     "recshard.profile.build": ("profile_trace",),

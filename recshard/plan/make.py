@@ -56,6 +56,8 @@ def make_plan(
         gap=found.gap,
         seconds=seconds,
         notes=found.notes,
+        history=found.history,
+        rules=options.rules,
         provenance={
             "trace": list(profile.source),
             "samples": profile.samples,

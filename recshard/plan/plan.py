@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recshard.placement import Placement, device_costs, imbalance, shard_access_share
 from recshard.problem import FloatArray, IntArray, PlacementProblem
-from recshard.shards import Shards, cut, cut_evenly, dim_share
+from recshard.shards import WHOLE, Shards, SplitRules, cut, cut_evenly, dim_share
+from recshard.strategy.history import Event
 from recshard.tables import TableSet
+
+if TYPE_CHECKING:
+    from recshard.plan.solving import SolverReport
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Plan:
         seconds: that the strategy took.
         notes: what the strategy has to say.
         provenance: what the plan was made from: the profile's source, samples, and options.
+        history: incumbent and bound over time.
+        rules: which cuts the strategy was allowed; the bound holds for these.
     """
 
     tables: TableSet
@@ -50,6 +56,8 @@ class Plan:
     seconds: float
     notes: Mapping[str, object]
     provenance: Mapping[str, object]
+    history: tuple[Event, ...] = ()
+    rules: SplitRules = WHOLE
 
     @cached_property
     def shards(self) -> Shards:
@@ -152,6 +160,13 @@ class Plan:
             result.append({"cost_ms": float(self.device_cost_ms[d]), "tables": names, "tiers": tiers})
         return result
 
+    @cached_property
+    def solver(self) -> SolverReport:
+        """How the plan was got, what is proven about it, and what would make it better."""
+        from recshard.plan.solving import solver_report
+
+        return solver_report(self)
+
     @property
     def _placed(self) -> Placement:
         """The placement of `sharded`, in which nothing is left to cut."""
@@ -159,6 +174,10 @@ class Plan:
 
     def summary(self) -> dict[str, Any]:
         """Return the JSON object of `recshard plan --json`."""
+        return self.facts() | {"solver": self.solver.document()}
+
+    def facts(self) -> dict[str, Any]:
+        """Return the JSON object without the solver's report, for which bounds are proven anew."""
         return {
             "strategy": self.strategy,
             "topology": self.topology,

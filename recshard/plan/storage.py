@@ -12,6 +12,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from recshard.errors import InputError
 from recshard.placement import InvalidPlacement, Placement, bottleneck_ms, check_placement
 from recshard.plan.plan import Plan
 from recshard.problem import IntArray, PlacementProblem
-from recshard.shards import Shards
+from recshard.shards import Shards, SplitRules
+from recshard.strategy.history import Event
 from recshard.strategy.stop import relative_gap
 from recshard.tables import EmbeddingTable, TableSet
 
@@ -79,7 +81,9 @@ def _document(plan: Plan) -> dict[str, object]:
     network = problem.network_bandwidth
     return {
         "format_version": VERSION,
-        **plan.summary(),
+        **plan.facts(),
+        "history": [event.document() for event in plan.history],
+        "split_rules": dataclasses.asdict(plan.rules),
         "tier_names": list(plan.tier_names),
         "batch_size": problem.batch_size,
         "tables": [dataclasses.asdict(t) for t in plan.tables.tables],
@@ -154,6 +158,8 @@ def load_plan(path: str | Path) -> Plan:
             seconds=document["seconds"],
             notes=document["notes"],
             provenance=document["provenance"],
+            history=tuple(_read_event(entry) for entry in document["history"]),
+            rules=_read_rules(document["split_rules"]),
         )
     except InvalidPlacement as error:
         raise InputError(
@@ -161,6 +167,21 @@ def load_plan(path: str | Path) -> Plan:
         ) from None
     except (OSError, ArrowException, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{folder}: the plan is damaged ({error}); make it again with `recshard plan`") from None
+
+
+def _read_event(entry: Mapping[str, Any]) -> Event:
+    bottleneck = np.inf if entry["bottleneck_ms"] is None else float(entry["bottleneck_ms"])
+    event = Event(float(entry["seconds"]), bottleneck, float(entry["lower_bound_ms"]), str(entry["by"]))
+    if not (np.isfinite([event.seconds, event.lower_bound_ms]).all() and event.bottleneck_ms >= 0):
+        raise ValueError(f"history has {dict(entry)}")
+    return event
+
+
+def _read_rules(entry: Mapping[str, Any]) -> SplitRules:
+    try:
+        return SplitRules(**entry)
+    except InputError as error:
+        raise ValueError(f"split_rules: {error}") from None
 
 
 def _read_placement(path: Path, index: Mapping[str, int], tier_names: tuple[str, ...]) -> Placement:

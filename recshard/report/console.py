@@ -14,15 +14,17 @@ from rich.text import Text
 from recshard.check import CheckResult
 from recshard.plan.plan import Plan
 from recshard.replay import Replay
+from recshard.report.cells import share, titled
+from recshard.report.solving import solver_section
 from recshard.units import format_bytes
 
 _TOP = 10
 
 
 def report_plan(plan: Plan) -> RenderableType:
-    """Return a plan's report: its devices, the tables that matter most, bound and gap in one sentence."""
+    """Return a plan's report: devices, what the solver has to say, the tables that matter most, bound and gap."""
     cuts = [Text(cut_sentence(plan))] if plan.tables_cut else []
-    return Group(_devices(plan), _tables(plan), *cuts, Text(proof_sentence(plan)))
+    return Group(_devices(plan), solver_section(plan.solver), _tables(plan), *cuts, Text(proof_sentence(plan)))
 
 
 def cut_sentence(plan: Plan, most: int = _TOP) -> str:
@@ -43,15 +45,8 @@ def proof_sentence(plan: Plan) -> str:
     return f"The slowest device takes {plan.bottleneck_ms:.4g} ms a step, {proof}."
 
 
-def share(value: float) -> str:
-    """Return a share as a percentage that never rounds something to nothing."""
-    if value == 0:
-        return "0%"
-    return f"{100 * value:.1f}%" if value >= 0.01 else f"{100 * value:.2g}%"
-
-
 def _devices(plan: Plan) -> Table:
-    table = _table(f"{plan.strategy} on {plan.topology}: devices")
+    table = titled(f"{plan.strategy} on {plan.topology}: devices")
     table.add_column("device", justify="right")
     table.add_column("cost ms", justify="right")
     table.add_column("shards" if plan.tables_cut else "tables", justify="right")
@@ -78,7 +73,7 @@ def _tables(plan: Plan) -> Table:
     cost = (plan.access_share * slowness).sum(axis=1) * sharded.traffic
     top = np.argsort(-cost, kind="stable")[:_TOP]
     of = f"{len(plan.shards)} shards of " if plan.tables_cut else ""
-    table = _table(f"the {len(top)} costliest of {of}{plan.problem.tables} tables")
+    table = titled(f"the {len(top)} costliest of {of}{plan.problem.tables} tables")
     for name in ("table", "device", "cost ms", "rows", "bytes", "accesses/step"):
         table.add_column(name, justify="left" if name == "table" else "right")
     for tier in plan.tier_names:
@@ -102,7 +97,7 @@ def _tables(plan: Plan) -> Table:
 def replay_report(replay: Replay) -> RenderableType:
     """Return a replay's report: accesses per device and tier, and what was predicted."""
     summary = replay.summary()
-    table = _table(f"{replay.plan.strategy} replayed on {replay.source}")
+    table = titled(f"{replay.plan.strategy} replayed on {replay.source}")
     table.add_column("device", justify="right")
     table.add_column("cost ms", justify="right")
     for tier in replay.plan.tier_names:
@@ -121,7 +116,7 @@ def replay_report(replay: Replay) -> RenderableType:
 def check_report(result: CheckResult) -> RenderableType:
     """Return the learned cost beside the optimiser's, per device and tier, and the verdict."""
     document = result.document()
-    table = _table("the optimiser's cost and the learned one")
+    table = titled("the optimiser's cost and the learned one")
     for name in ("device", "cost ms", "load", "learned load"):
         table.add_column(name, justify="right")
     for tier in result.tier_names:
@@ -143,7 +138,7 @@ def _known(value: float | None) -> str:
 
 def comparison_report(rows: Sequence[dict[str, Any]], title: str) -> RenderableType:
     """Return strategies side by side; what a strategy has no answer to is a dash, and its reason stands below."""
-    table = _table(title)
+    table = titled(title)
     names = ("strategy", "bottleneck ms", "× best", "gap", "slow share", "imbalance", "seconds", "status")
     replayed = any("replayed" in row for row in rows)
     for name in names[:-2] + (("replayed ms", "replayed slow") if replayed else ()) + names[-2:]:
@@ -161,16 +156,3 @@ def comparison_report(rows: Sequence[dict[str, Any]], title: str) -> RenderableT
         table.add_row(*cells, f"{row['seconds']:.2f}", row["status"])
     reasons = [Text(f"{row['name']}: {row['reason']}") for row in rows if "reason" in row]
     return Group(table, *reasons)
-
-
-def table_of(title: str, columns: Sequence[str]) -> Table:
-    """Return an empty table whose first column is a name and whose others are numbers."""
-    table = _table(title)
-    for k, name in enumerate(columns):
-        # Where a terminal is narrow, numbers go on in the next line and are never cut.
-        table.add_column(name, justify="right" if k else "left", overflow="fold")
-    return table
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold")

@@ -8,7 +8,7 @@ from rich.text import Text
 from recshard.plan.plan import Plan
 from recshard.profile.drift import Drift
 from recshard.replay import Replay
-from recshard.report.console import share, table_of
+from recshard.report.cells import share, table_of
 
 _TOP = 20
 

@@ -1,4 +1,4 @@
-"""Figures: access CDFs, splits and device loads, for notebooks and reports."""
+"""Figures: access CDFs, splits, device loads and the way to a plan, for notebooks and reports."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from recshard.shards import dim_share
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_LEAST_SECONDS = 1e-3  # earlier is as good as at once
+_FAR = 30.0  # last ÷ first time, beyond which time is logarithmic
+_TWICE = 2.0  # worst ÷ best bottleneck, beyond which cost is logarithmic
 # Colour-blind safe, dark to light from the fastest tier to the slowest.
 _TIER_COLOURS = ("#1b4f72", "#e08e2b", "#9b9b9b", "#c9b5d9")
 
@@ -71,3 +74,25 @@ def device_loads(plans: Sequence[Plan], axes: Axes) -> None:
     axes.set_xlabel("device")
     axes.set_ylabel("cost per step, ms")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(plans) + 1, frameon=False)
+
+
+def incumbent_and_bound(plan: Plan, axes: Axes) -> None:
+    """Draw the least bottleneck found and the greatest bound proven over the time that the strategy took.
+
+    Time is logarithmic where most happens early, cost where the first incumbent is far from the bound.
+    """
+    history = plan.solver.history_frame()
+    seconds = history["seconds"].clip(lower=_LEAST_SECONDS).to_numpy()
+    lines = (("bottleneck_ms", "best found", "#1b4f72"), ("lower_bound_ms", "proven lower bound", "black"))
+    for column, label, colour in lines:
+        values = history[column].where(history[column] > 0).to_numpy(dtype=np.float64)  # nothing yet: no line
+        style = "-" if column == "bottleneck_ms" else "--"
+        axes.step(seconds, values, style, where="post", label=label, color=colour, marker=".", markersize=4)
+    if seconds[-1] > _FAR * seconds[0]:
+        axes.set_xscale("log")
+    worst, best = history["bottleneck_ms"].max(), history["bottleneck_ms"].min()
+    if worst > _TWICE * best > 0:
+        axes.set_yscale("log")
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("cost per step, ms")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from recshard.profile.hash_size import HashSize
-from recshard.report.console import share, table_of
+from recshard.report.cells import share, table_of
 from recshard.units import format_bytes
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from recshard import files
 from recshard.plan.plan import Plan
 from recshard.report import figures
-from recshard.report.console import cut_sentence, proof_sentence, share
+from recshard.report.cells import share
+from recshard.report.console import cut_sentence, proof_sentence
+from recshard.report.solving import solver_sentences
 from recshard.units import format_bytes
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ svg { max-width: 100%; height: auto; }
 {% endfor %}</tr>
 {% endfor %}
 </table>
+<h2>What the solver has to say</h2>
+{% for sentence in solver %}<p>{{ sentence }}</p>
+{% endfor %}
+{{ history }}
 <h2>Splits of the largest tables</h2>
 {{ splits }}
 <h2>Where it comes from</h2>
@@ -71,6 +77,8 @@ def write_html(plan: Plan, path: str | Path) -> None:
         share=share,
         bytes=format_bytes,
         loads=Markup(_svg(lambda axes: figures.device_loads([plan], axes), 3.5)),
+        solver=solver_sentences(plan.solver),
+        history=Markup(_svg(lambda axes: figures.incumbent_and_bound(plan, axes), 3.0)),
         splits=Markup(_svg(lambda axes: figures.splits(plan, axes), 5.0)),
     )
     files.write_text(path, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from recshard.report.console import share, table_of
+from recshard.report.cells import share, table_of
 from recshard.strategy.infeasible import Infeasible, Shortage
 from recshard.units import format_bytes
 

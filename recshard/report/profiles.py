@@ -8,7 +8,7 @@ from rich.text import Text
 
 from recshard.profile.profile import Profile, expected_ids, expected_reached
 from recshard.profile.reuse import reuse_histogram
-from recshard.report.console import share, table_of
+from recshard.report.cells import share, table_of
 from recshard.reuse_bins import REUSE_EDGES
 
 _FEW = 0.005  # of the rows: bins below are summed up in the sentence on reuse

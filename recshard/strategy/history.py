@@ -23,6 +23,15 @@ class Event:
     lower_bound_ms: float
     by: str
 
+    def document(self) -> dict[str, object]:
+        """Return the event as JSON has it; null where there is no incumbent yet."""
+        return {
+            "seconds": self.seconds,
+            "bottleneck_ms": self.bottleneck_ms if math.isfinite(self.bottleneck_ms) else None,
+            "lower_bound_ms": self.lower_bound_ms,
+            "by": self.by,
+        }
+
 
 @dataclass
 class History:
@@ -58,12 +67,4 @@ class History:
 
     def document(self) -> list[dict[str, object]]:
         """Return the events as JSON has them; null where there is no incumbent yet."""
-        return [
-            {
-                "seconds": event.seconds,
-                "bottleneck_ms": event.bottleneck_ms if math.isfinite(event.bottleneck_ms) else None,
-                "lower_bound_ms": event.lower_bound_ms,
-                "by": event.by,
-            }
-            for event in self.events
-        ]
+        return [event.document() for event in self.events]
