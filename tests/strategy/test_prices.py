@@ -16,7 +16,7 @@ from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.prices import NOTHING, find_prices, unit_bytes
 from recshard.strategy.waterfill import equal_slices, fill
 from tests.problems import random_problem
-from tests.strategy.brute_force import best_bottleneck
+from tests.strategy.brute_force import best_bottleneck_shared
 
 
 def own_cost_ms(problem: PlacementProblem, tables: list[int], bandwidth: FloatArray, room: list[float]) -> float:
@@ -90,7 +90,7 @@ def test_a_bound_falls_by_what_memory_is_said_to_save_and_still_holds(
         fallen = prices.bound.ms - value.saves_ms
         assert fallen == pytest.approx(lower_bound_ms(roomier), rel=2 * NOTHING)
         assert value.saves_ms >= 0
-        assert fallen <= best_bottleneck(roomier) * (1 + 2 * NOTHING)
+        assert fallen <= best_bottleneck_shared(roomier) * (1 + 2 * NOTHING)
 
 
 def one_large_table(dim: int = 64) -> PlacementProblem:
