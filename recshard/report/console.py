@@ -46,7 +46,7 @@ def proof_sentence(plan: Plan) -> str:
 
 
 def _devices(plan: Plan) -> Table:
-    table = titled(f"{plan.strategy} on {plan.topology}: devices")
+    table = titled(f"devices of {plan.topology}, tables placed by {plan.strategy}")
     table.add_column("device", justify="right")
     table.add_column("cost ms", justify="right")
     table.add_column("shards" if plan.tables_cut else "tables", justify="right")
