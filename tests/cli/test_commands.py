@@ -229,7 +229,7 @@ def test_reports_are_printed_without_json(home: Path) -> None:
     assert "The slowest device takes" in report.stdout
     assert run("report", "plan", "-o", "report.html", cwd=home).returncode == 0
     page = (home / "report.html").read_text()
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     assert "src=" not in page  # nothing is fetched
     assert "a100-40gb-x16" in run("topology", cwd=home).stdout
     assert "bandwidth" in run("topology", "h100-80gb-x8", cwd=home).stdout
