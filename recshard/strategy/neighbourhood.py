@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from recshard.errors import InputError
-from recshard.placement import Placement, bottleneck_ms, device_costs, pool_bytes
+from recshard.placement import Placement, bottleneck_ms, pool_bytes
 from recshard.problem import IntArray, PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.milp.formulation import build, leaning, start_values
@@ -136,12 +136,6 @@ def restricted(problem: PlacementProblem, placement: Placement, devices: IntArra
         pool_capacity=np.maximum(left[used], 0.0),
         network_bandwidth=problem.network_bandwidth[devices],
     )
-
-
-def most_promising(problem: PlacementProblem, placement: Placement, count: int) -> IntArray:
-    """Return the bottleneck and the `count` − 1 devices of least cost, ascending, shape (count,)."""
-    order = np.argsort(device_costs(problem, placement), kind="stable")
-    return np.sort(np.concatenate([order[-1:], order[:-1][: count - 1]]))
 
 
 def _joined(placement: Placement, devices: IntArray, inside: IntArray, split: Placement) -> Placement:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recshard.errors import InputError
 from recshard.placement import Placement, bottleneck_ms, check_placement, device_costs
 from recshard.problem import PlacementProblem
-from recshard.strategy.neighbourhood import improve_devices, most_promising, restricted
+from recshard.strategy.neighbourhood import improve_devices, restricted
 from recshard.strategy.result import split_exactly
 from tests.problems import random_problem
 from tests.strategy.brute_force import best_bottleneck, best_bottleneck_shared
@@ -111,17 +111,6 @@ def test_what_is_exhausted_is_so_by_brute_force(seed: int, equal_devices: bool, 
     assert cost <= device_costs(problem, placed)[devices].max()
     if step.exhausted:
         assert cost <= optimum * (1 + 3e-5)
-
-
-def test_devices_that_are_chosen_are_the_bottleneck_and_the_least_loaded() -> None:
-    rng = np.random.default_rng(0)
-    problem = random_problem(rng, tables=12, devices=5, slack=2.0)
-    placed = poor_placement(problem, rng)
-    assert placed is not None
-    cost = device_costs(problem, placed)
-    chosen = most_promising(problem, placed, 3)
-    assert set(chosen.tolist()) == {int(cost.argmax()), *np.argsort(cost)[:2].tolist()}
-    assert set(most_promising(problem, placed, 9).tolist()) == set(range(5))
 
 
 def test_no_time_is_an_error() -> None:
