@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from recshard.errors import InputError
 from recshard.profile.profile import Profile
 from recshard.profile.unseen import expected_shares
+from recshard.tables import check_size
 from recshard.topology import Topology, check_topology
 
 IntArray = NDArray[np.int64]
@@ -139,6 +140,7 @@ class Workload:
 
 
 _MOST_BYTES = 2.0**62
+_MOST_TRAFFIC = 1e100  # bytes a step: leaves room for products and quotients of costs
 _ROUNDING = 1e-6
 OUTPUT_BYTES = 4  # pooled outputs travel as float32
 
@@ -150,14 +152,21 @@ def build_problem(profile: Profile, topology: Topology, workload: Workload | Non
     that a table's features pool for other devices' samples crosses its device's network link.
 
     Raises:
-        InputError: a batch size or traffic multiplier that is not above zero, or a topology without devices.
+        InputError: a batch size or traffic multiplier that is not above zero or beyond all measure, or a
+            topology without devices.
     """
     check_topology(topology)
     workload = workload or Workload()
     batch_size = profile.tables.batch_size if workload.batch_size is None else workload.batch_size
-    for name, value in (("batch size", batch_size), ("traffic multiplier", workload.traffic_multiplier)):
-        if not 0 < value < np.inf:
-            raise InputError(f"{name}: found {value}; accepted: a number above zero")
+    try:
+        check_size(batch_size, "batch size")
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if not 0 < workload.traffic_multiplier <= _MOST_TRAFFIC:
+        raise InputError(
+            f"traffic multiplier: found {workload.traffic_multiplier}; accepted: a number above zero, up to "
+            f"{_MOST_TRAFFIC:g}"
+        )
     tables = profile.tables.tables
     classes = [_classes(profile, j, workload.unseen) for j in range(len(tables))]
     dim = np.array([t.dim for t in tables], dtype=np.int64)
@@ -198,10 +207,13 @@ def check_problem(problem: PlacementProblem) -> None:
             raise InputError(
                 f"problem: {name} of table {wrong[0]}: found {values[wrong[0]]}; accepted: a finite number from 0"
             )
-    if not np.isfinite(problem.traffic.sum()):
+    with np.errstate(over="ignore"):
+        traffic = problem.traffic
+    if not traffic.sum() <= _MOST_TRAFFIC:
+        worst = int(np.argmax(traffic))
         raise InputError(
-            f"problem: accesses × access_bytes: found up to {problem.traffic.max()} bytes a step; accepted: "
-            "finite numbers; lower the traffic multiplier or the batch size"
+            f"problem: accesses × access_bytes of table {worst}: found {traffic[worst]:.3g} bytes a step; "
+            f"accepted: up to {_MOST_TRAFFIC:.3g} in all; lower the traffic multiplier or the batch size"
         )
     held = problem.rows.astype(np.float64) * problem.row_bytes
     if held.sum() > _MOST_BYTES:

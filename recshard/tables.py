@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import index
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, SupportsIndex, get_args
 
 from pydantic import ValidationInfo, field_validator
 
@@ -107,8 +108,8 @@ class TableSet:
 
 def check_size(value: object, what: str) -> None:
     """Raise ValueError unless `value` is a number of rows, elements or samples that a model could have."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
-        raise ValueError(f"{what} is {value!r}; accepted: a whole number of 1 or more, at most {_MOST}")
+    if not (isinstance(value, SupportsIndex) and not isinstance(value, bool) and 1 <= index(value) <= _MOST):
+        raise ValueError(f"{what}: found {value!r}; accepted: a whole number of 1 or more, at most {_MOST}")
 
 
 class _TableSpec(Spec):
@@ -144,8 +145,8 @@ class _TablesSpec(Spec):
     @field_validator("batch_size")
     @classmethod
     def _positive(cls, value: int) -> int:
-        if value < 1:
-            raise ValueError(f"found {value}; accepted: a whole number of 1 or more")
+        if not 1 <= value <= _MOST:
+            raise ValueError(f"found {value}; accepted: a whole number of 1 or more, at most {_MOST}")
         return value
 
 

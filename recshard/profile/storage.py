@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -26,7 +26,8 @@ from recshard.profile.profile import (
     expected_reached,
     rows_unknown,
 )
-from recshard.tables import WRITTEN, EmbeddingTable, TableSet, check_size, format_tables
+from recshard.profile.sound import check_counts, check_lengths, check_table
+from recshard.tables import WRITTEN, Dtype, EmbeddingTable, Ids, Optimizer, TableSet, check_size, format_tables
 from recshard.trace.base import IntArray
 from recshard.trace.columns import repeated, to_arrow
 
@@ -39,6 +40,7 @@ _CLASSES = "classes.parquet"
 _ROWS = "rows.parquet"
 _LENGTHS = "lengths.parquet"
 _GROUP = 1 << 20  # rows
+_WORDS = {"dtype": get_args(Dtype), "optimizer": get_args(Optimizer), "ids": get_args(Ids)}
 _COVERED = (0.5, 0.8, 0.9, 0.99, 1.0)  # shares of accesses whose fewest rows are told
 
 
@@ -46,12 +48,18 @@ def save_profile(profile: Profile, path: str | Path) -> None:
     """Write `profile` to the folder `path`, and its tables, filled in, to `path` + `.tables.toml` beside it.
 
     Raises:
-        InputError: the folder cannot be written, or something else stands there.
+        InputError: the folder cannot be written, something else stands there, or the profile's counts cannot be
+            those of a trace.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     target = Path(path)
+    for stats, table in zip(profile.stats, profile.tables.tables, strict=True):
+        try:
+            check_counts(stats, table, stats.lookups)
+        except ValueError as error:
+            raise InputError(f"{target}: not saved: {error}; profile the trace again") from None
     files.check_ours(tables_beside(target), WRITTEN)
     with files.new_folder(target, MARKER) as folder:
         names = [t.name for t in profile.tables.tables]
@@ -159,8 +167,7 @@ def load_profile(path: str | Path) -> Profile:
         for entry in document["tables"]:
             fields = {f.name: entry[f.name] for f in dataclasses.fields(EmbeddingTable)}
             table = EmbeddingTable(**(fields | {"features": tuple(entry["features"])}))
-            for name in ("rows", "dim"):
-                check_size(getattr(table, name), f"{name} of table '{table.name}'")
+            check_table(table, _WORDS)
             number = code.get(table.name, len(code))
             mine = slice(*np.searchsorted(table_code, [number, number + 1]))
             hashing = HashingStats(**entry["hashing"]) if "hashing" in entry else None
@@ -168,28 +175,34 @@ def load_profile(path: str | Path) -> Profile:
                 lengths["table", table.name] if len(table.features) > 1 else lengths["feature", table.features[0]]
             )
             found = TableStats(count[mine], rows[mine], hashing, own)
-            stats.append(_checked(found, table, entry["lookups"], folder))
+            check_counts(found, table, entry["lookups"])
+            stats.append(found)
             tables.append(table)
         features = tuple(
             FeatureStats(f["name"], f["table"], lengths["feature", f["name"]]) for f in document["features"]
         )
         tables_set = TableSet(tuple(tables), document["batch_size"])
-        samples, source, sampled = document["samples"], tuple(document["source"]), float(document["sampled"])
+        samples, source, sampled = document["samples"], tuple(document["source"]), document["sampled"]
         rows_known = bool(document.get("rows_known", True))
-        if any(f.lengths.lookups != e["lookups"] for f, e in zip(features, document["features"], strict=True)):
-            raise ValueError(f"{_LENGTHS} does not add up to the lookups of the features")
+        for feature, entry in zip(features, document["features"], strict=True):
+            lookups = check_lengths(feature.lengths, f"of feature '{feature.name}'")
+            if lookups != entry["lookups"]:
+                raise ValueError(
+                    f"lengths of feature '{feature.name}' do not add up: found {lookups} lookups; accepted: its "
+                    f"{entry['lookups']!r}"
+                )
         for name in ("samples", "batch_size"):
             check_size(document[name], name)
-        if not 0 < sampled <= 1:
-            raise ValueError(f"sampled is {sampled}; accepted: above 0, at most 1")
-    except (OSError, ArrowException, KeyError, TypeError, ValueError) as error:
+        if not isinstance(sampled, int | float) or isinstance(sampled, bool) or not 0 < sampled <= 1:
+            raise ValueError(f"sampled: found {sampled!r}; accepted: a number above 0, at most 1")
+    except (OSError, ArrowException, AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{folder}: the profile is damaged ({error}); make it again with `recshard profile`"
         ) from None
     if rows_known and rows_groups < sum(s.seen_rows > 0 for s in stats):
         raise InputError(f"{folder / _ROWS}: rows are missing; make the profile again with `recshard profile`")
     hot_chunks = _row_reader(folder, tables_set) if rows_known else rows_unknown(str(folder))
-    return Profile(tables_set, samples, features, tuple(stats), hot_chunks, source, sampled, rows_known)
+    return Profile(tables_set, samples, features, tuple(stats), hot_chunks, source, float(sampled), rows_known)
 
 
 def _read_lengths(folder: Path) -> dict[tuple[str, str], Lengths]:
@@ -201,26 +214,6 @@ def _read_lengths(folder: Path) -> dict[tuple[str, str], Lengths]:
         (str(of), str(name)): Lengths(part["length"].to_numpy(), part["samples"].to_numpy())
         for (of, name), part in frame.groupby(["of", "name"], sort=False)
     }
-
-
-def _checked(stats: TableStats, table: EmbeddingTable, lookups: int, folder: Path) -> TableStats:
-    """Return `stats` unless its numbers cannot be those of the table."""
-    count, rows = stats.class_count, stats.class_rows
-    sound = count.dtype == np.int64 and rows.dtype == np.int64
-    sound = sound and bool((count > 0).all() and (rows > 0).all() and (np.diff(count) < 0).all())
-    sound = sound and bool((stats.lengths.length >= 0).all() and (stats.lengths.samples >= 0).all())
-    # In Python's integers, which do not wrap around as 64 bits do.
-    seen, counted = sum(rows.tolist()), sum(c * n for c, n in zip(count.tolist(), rows.tolist(), strict=True))
-    in_lengths = sum(
-        c * n for c, n in zip(stats.lengths.length.tolist(), stats.lengths.samples.tolist(), strict=True)
-    )
-    sound = sound and seen <= table.rows and lookups == counted == in_lengths
-    if not sound:
-        raise InputError(
-            f"{folder / _CLASSES}: counts of table '{table.name}' do not add up to its {lookups} lookups in "
-            f"{table.rows} rows; make the profile again with `recshard profile`"
-        )
-    return stats
 
 
 def _row_reader(folder: Path, tables: TableSet) -> Callable[[int], Iterator[Pairs]]:

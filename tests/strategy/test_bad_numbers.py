@@ -19,6 +19,8 @@ from tests.problems import random_problem
         ("accesses", np.nan, "accesses of table 0"),
         ("accesses", -1.0, "accesses of table 0"),
         ("accesses", np.inf, "accesses of table 0"),
+        ("accesses", 1e308, "accesses × access_bytes of table 0"),
+        ("access_bytes", 1e308, "accesses × access_bytes of table 0"),
         ("network_bytes", np.nan, "network_bytes of table 0"),
         ("class_share", np.nan, "class_share of table 0"),
         ("class_share", -0.5, "class_share of table 0"),
