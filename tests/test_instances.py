@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ import pytest
 from recshard import content
 from recshard.errors import InputError
 from recshard.instances import instance_names, load_instance, open_instance, update_instance, verify_instance
-from recshard.instances.instance import MODEL, PLACEMENT, SPEC, library
+from recshard.instances.instance import MODEL, PLACEMENT, SPEC, ProofSpec, library
 from recshard.strategy.bound import lower_bound
+from recshard.strategy.search import search
+from recshard.strategy.stop import after_rounds
 
 SMALL = [name for name in instance_names() if open_instance(name).spec.model]
 MEDIUM = ["hot-table", "network", "unequal-devices"]
@@ -133,6 +136,30 @@ def test_updating_keeps_the_problem_and_never_makes_it_worse(copied: Path) -> No
     assert verify_instance(open_instance("small-2x2", copied)).troubles == ()
     problem = (library() / "small-2x2" / SPEC).read_text().split("# Results")[0]
     assert (copied / "small-2x2" / SPEC).read_text().startswith(problem)
+
+
+@pytest.mark.parametrize(("bound", "kind"), [(0.0, "none"), (None, "none"), (1e9, "column")])
+def test_a_solver_that_proves_nothing_raises_no_bound(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, bound: float | None, kind: str
+) -> None:
+    """Nothing is a bound of 0, no bound at all, or one of whole tables where tables may be cut."""
+    path = copied / "small-2x2" / SPEC
+    path.write_text(path.read_text().replace("[topology]", f'[split]\nkind = "{kind}"\n\n[topology]'))
+    instance = open_instance("small-2x2", copied)
+    placement = search(instance.problem, after_rounds(0)).placement
+    stated = ProofSpec(solver="highs", version="1", optimum_ms=1e9, bound_ms=bound, seconds=1.0)
+    monkeypatch.setattr("recshard.instances.update.solved", lambda *_: (stated, placement))
+    best = update_instance(instance, 0.2, solvers=["highs"]).spec.best
+    assert best is not None
+    assert best.lower_bound_by != "milp"
+    assert best.lower_bound_ms == pytest.approx(lower_bound(instance.problem, instance.rules).ms)
+    # What an earlier version recorded as a MILP's is no proof of cut tables either.
+    raised = best.model_copy(update={"lower_bound_ms": best.bottleneck_ms, "lower_bound_by": "milp"})
+    instance = open_instance("small-2x2", copied)
+    again = replace(instance, spec=instance.spec.model_copy(update={"best": raised}))
+    kept = update_instance(again, 0.2).spec.best
+    assert kept is not None
+    assert (kept.lower_bound_by == "milp") == (kind == "none")
 
 
 def test_what_is_proven_of_a_problem_is_dropped_when_the_problem_changes(copied: Path) -> None:

@@ -14,11 +14,11 @@ from recshard.instances.placements import load_placement, save_placement
 from recshard.instances.verify import PROVEN, RECOMPUTED, solved
 from recshard.placement import InvalidPlacement, Placement, bottleneck_ms, check_placement
 from recshard.strategy.bound import lower_bound
+from recshard.strategy.result import ROUNDING
 from recshard.strategy.search import search
 from recshard.strategy.stop import after_seconds, any_of, at_gap
 
 _MARKER = "# Results, written by `recshard verify --update`."
-_ROUNDING = 1e-9  # a bound is lowered by this share, for sums of floating-point numbers are not exact
 _ENOUGH = 1e-7  # gap
 _SOLVER_TOLERANCE = 1e-6
 
@@ -42,12 +42,13 @@ def update_instance(
     """
     problem, names = instance.problem, [t.name for t in instance.profile.tables.tables]
     proved = lower_bound(problem, instance.rules)
-    bound, bound_by = proved.ms * (1 - _ROUNDING), proved.by
+    bound, bound_by = proved.ms * (1 - ROUNDING), proved.by
     recorded = _recorded(instance, names)
     stop = any_of(after_seconds(seconds), at_gap(_ENOUGH))
     found = search(problem, stop, seed, instance.rules).placement
     candidates = [*recorded, (found, f"search, {seconds:g} s, seed {seed}")]
     proofs = instance.spec.proofs
+    whole = instance.rules.kind == "none"  # the MILP knows no others: of tables that may be cut it proves nothing
     if solvers and instance.spec.model:
         proven = [solved(problem, solver, time_limit) for solver in solvers]
         proofs = tuple(proof for proof, _ in proven)
@@ -55,10 +56,9 @@ def update_instance(
         # The solvers agree within their tolerances; the least of the bounds that they state is the safest.
         stated = [p.bound_ms for p in proofs if p.bound_ms is not None]
         said = min(stated, default=0.0) * (1 - _SOLVER_TOLERANCE)
-        # The MILP knows whole tables only: of cut ones it proves nothing.
-        if said > bound and instance.rules.kind == "none":
+        if said > bound and whole:
             bound, bound_by = said, PROVEN
-    elif recorded and instance.spec.best is not None and instance.spec.best.lower_bound_by == PROVEN:
+    elif recorded and instance.spec.best is not None and instance.spec.best.lower_bound_by == PROVEN and whole:
         bound, bound_by = max((bound, bound_by), (instance.spec.best.lower_bound_ms, PROVEN))
     else:
         proofs = ()

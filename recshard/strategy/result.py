@@ -16,7 +16,7 @@ from recshard.strategy.stop import relative_gap
 from recshard.strategy.waterfill import equal_slices, fill
 
 OPTIMAL_GAP = 1e-4  # a plan within 0.01% of a proven bound is called optimal
-_ROUNDING = 1e-9  # a bound is lowered by this share, for sums of floating-point numbers are not exact
+ROUNDING = 1e-9  # a bound is lowered by this share, for sums of floating-point numbers are not exact
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def solution(
         replace(
             event,
             bottleneck_ms=max(event.bottleneck_ms, exact),
-            lower_bound_ms=event.lower_bound_ms * (1 - _ROUNDING),
+            lower_bound_ms=event.lower_bound_ms * (1 - ROUNDING),
         )
         for event in events
     )
-    return Solution(placement, exact, lower_bound * (1 - _ROUNDING), notes, above)
+    return Solution(placement, exact, lower_bound * (1 - ROUNDING), notes, above)
 
 
 def split_exactly(problem: PlacementProblem, device: IntArray) -> Placement | None:
