@@ -101,7 +101,7 @@ def test_a_placement_is_a_solution_of_the_tight_model_and_costs_no_more_there(
 
 
 def test_few_segments_suffice_where_tiers_end() -> None:
-    exact = roomy()
+    exact = roomy(classes=100)
     placed = search(exact, after_rounds(20))
     near = boundaries(exact, placed.placement)
     few = 4 * exact.tables * exact.devices
@@ -112,13 +112,15 @@ def test_few_segments_suffice_where_tiers_end() -> None:
         assert values is not None
         cost[name] = float(values[built.bottleneck])
     assert cost["near"] <= placed.bottleneck_ms * (1 + 1e-9)
-    rounding = 1e-9 * placed.bottleneck_ms
-    assert abs(cost["near"] - placed.bottleneck_ms) <= 0.2 * abs(cost["even"] - placed.bottleneck_ms) + rounding
+    missed = {name: abs(found - placed.bottleneck_ms) / placed.bottleneck_ms for name, found in cost.items()}
+    # Segments spread evenly miss the cost by so much that rounding cannot hide it.
+    assert missed["even"] > 1e-4
+    assert missed["near"] < 1e-3 * missed["even"]
 
 
-def roomy(seed: int = 0) -> PlacementProblem:
+def roomy(seed: int = 0, classes: int = 20) -> PlacementProblem:
     """Return a problem too large to be solved in a moment."""
-    return random_problem(np.random.default_rng(seed), tables=60, devices=8, rows=400, classes=20, slack=2.0)
+    return random_problem(np.random.default_rng(seed), tables=60, devices=8, rows=400, classes=classes, slack=2.0)
 
 
 @pytest.mark.parametrize("formulation", ["tight", "paper"])
