@@ -16,6 +16,7 @@ from recshard.errors import DoesNotFit, InputError
 from recshard.placement import bottleneck_ms
 from recshard.problem import PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
+from recshard.strategy.feasible import explain
 from recshard.strategy.milp import Formulation, milp, write_model
 from recshard.strategy.milp.formulation import build, leaning, start_values
 from recshard.strategy.milp.segments import boundaries
@@ -218,6 +219,14 @@ def test_the_log_is_kept_whole(tmp_path: Path) -> None:
     assert "Solving report" in log.read_text()
     with pytest.raises(InputError, match="cannot be written"):
         milp(problem, time_limit=20, log=log / "below")
+
+
+def test_what_does_not_fit_is_said_to_be_the_solvers_word_with_a_way_out(fast_solving: None) -> None:
+    problem = random_problem(np.random.default_rng(0), tables=5, devices=2, tiers=2)
+    short = replace(problem, pool_capacity=problem.pool_capacity * 0.4)
+    assert explain(short) is not None
+    with pytest.raises(DoesNotFit, match=r"highs calls .* infeasible: .* it says; accepted: more capacity"):
+        milp(short, warm_start=False, time_limit=20)
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])

@@ -109,7 +109,8 @@ def milp(
         notes["model_bottleneck_ms"] = float(outcome.values[built.bottleneck] * built.unit_ms)
     if outcome.infeasible and built.proves_bound and incumbent is None:
         raise DoesNotFit(
-            f"{solver} calls the tight MILP infeasible: no division of the tables among the devices fits, it says"
+            f"{solver} calls the tight MILP infeasible: no division of whole tables among the devices fits, it "
+            "says; accepted: more capacity in the slowest tier, smaller tables, or tables cut into shards"
         )
     placed = None if outcome.values is None else split_exactly(problem, leaning(built, outcome.values))
     return _best_of(problem, incumbent, placed, max(bound, proven_ms(built, outcome)), notes)
