@@ -78,8 +78,9 @@ def _is_empty(folder: Path) -> bool:
     return next(folder.iterdir(), None) is None
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Write a text file whole: a reader sees the old one or the new one.
+@contextmanager
+def new_file(path: str | Path) -> Iterator[Path]:
+    """Give a temporary file to write, which becomes `path` at the end: a reader sees the old one or the new one.
 
     Raises:
         InputError: the file cannot be written.
@@ -87,16 +88,27 @@ def write_text(path: str | Path, text: str) -> None:
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(temporary).chmod(0o644)
+            yield temporary
+            temporary.chmod(0o644)
             os.replace(temporary, target)
         finally:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file whole.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def read_json(folder: str | Path, name: str, kind: str, version: int) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recshard.errors import InputError, nearest
+from recshard.files import new_file
 from recshard.trace.base import DEFAULT_BATCH, Bag, Batch, Trace
 from recshard.trace.columns import Place, is_text, to_bag
 from recshard.trace.rebatch import rebatch
@@ -174,22 +173,11 @@ def write_parquet(trace: Trace, path: str | Path) -> int:
     target = Path(path)
     schema = pa.schema([(feature, pa.list_(pa.int64())) for feature in trace.features])
     samples = 0
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-        try:
-            with pq.ParquetWriter(temporary, schema) as writer:
-                for batch in trace.batches():
-                    samples += batch.samples
-                    columns = [_list_column(batch.bags[feature]) for feature in trace.features]
-                    writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-            Path(temporary).chmod(0o644)
-            os.replace(temporary, target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
+    with new_file(target) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+        for batch in trace.batches():
+            samples += batch.samples
+            columns = [_list_column(batch.bags[feature]) for feature in trace.features]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     return samples
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from recshard.errors import InputError
+from recshard.files import new_file
 from recshard.problem import PlacementProblem
 from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.milp.formulation import VARIABLES, Formulation, build
@@ -17,8 +16,10 @@ _SUFFIXES = (".mps", ".lp")
 
 
 def check_model_path(path: str | Path) -> None:
-    """Raise InputError unless the suffix of `path` names a format that models are written in."""
+    """Raise InputError unless `path` is a file, or can become one, in a format that models are written in."""
     target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{target}: is a folder; accepted for a model: a file ending in {', '.join(_SUFFIXES)}")
     if target.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{target}: found suffix '{target.suffix}'; accepted for a model: {', '.join(_SUFFIXES)}")
 
@@ -32,7 +33,8 @@ def write_model(
 ) -> None:
     """Write the model of a formulation, whole or not at all.
 
-    Its objective is the bottleneck in ms (C itself is in units of the lower bound, which solvers like better);
+    It is a relaxation in rows: a tier may hold a part of one. Its objective is the bottleneck in ms (C itself is
+    in units of the lower bound, which solvers like better);
     numbers have the 12 digits that PuLP writes.
 
     Args:
@@ -48,18 +50,8 @@ def write_model(
     built = build(problem, formulation, bound if bound > 0 else 1.0, variables)
     linear = replace(built.linear, objective=built.linear.objective * built.unit_ms)
     model, _ = to_pulp(linear, linear.names())
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-        try:
-            if target.suffix.lower() == ".mps":
-                model.writeMPS(temporary)
-            else:
-                model.writeLP(temporary)
-            Path(temporary).chmod(0o644)
-            os.replace(temporary, target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
+    with new_file(target) as temporary:
+        if target.suffix.lower() == ".mps":
+            model.writeMPS(str(temporary))
+        else:
+            model.writeLP(str(temporary))
