@@ -6,6 +6,7 @@ same problem over shards.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -48,8 +49,26 @@ class SplitRules:
                 f"most shards of a table: found {self.max_shards}; accepted: a whole number from 1, 0 for no limit"
             )
 
+    @property
+    def options(self) -> str:
+        """The command line's options that say this."""
+        text = f"--split {self.kind}"
+        if self.kind == "column" and self.min_dim != SplitRules().min_dim:
+            text += f" --min-dim {self.min_dim}"
+        return text + (f" --max-shards {self.max_shards}" if self.max_shards else "")
+
 
 WHOLE = SplitRules()
+
+
+def wider(rules: SplitRules) -> Iterator[SplitRules]:
+    """Yield rules that allow more cuts than `rules`, from coarse to fine."""
+    if rules.kind == "none":
+        yield SplitRules("column")
+    if rules.kind != "row":
+        yield SplitRules("column", _ALIGNED)
+    if rules.kind != "row" or rules.max_shards:
+        yield SplitRules("row")
 
 
 @dataclass(frozen=True)

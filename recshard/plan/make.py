@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from recshard.errors import DoesNotFit
 from recshard.plan.plan import Plan
 from recshard.problem import IntArray, PlacementProblem, Workload, build_problem, check_problem
 from recshard.profile.profile import Profile
 from recshard.shards import WHOLE, SplitRules
+from recshard.strategy.cuttable import cutting, explain_cut, finely_cut
 from recshard.strategy.feasible import explain
 from recshard.strategy.infeasible import Infeasible
 from recshard.strategy.run import DEFAULT_STRATEGY, StrategyOptions, check_strategy, run_strategy
@@ -102,17 +104,23 @@ def compare_strategies(
 def check_fit(
     problem: PlacementProblem, profile: Profile, topology: Topology, rules: SplitRules = WHOLE
 ) -> Infeasible | None:
-    """Raise DoesNotFit where it is proven that no placement exists; of cut tables only the total is known.
+    """Raise DoesNotFit where it is proven that no placement exists, of tables cut by `rules` too.
 
     Returns:
         None where the tables fit, else what is known although nothing was proven.
     """
-    if rules.kind != "none" and problem.table_bytes.sum() <= problem.pool_capacity.sum():
-        return None
-    found = explain(problem)
+    names = [t.name for t in profile.tables.tables]
+    if rules.kind == "none":
+        found = explain(problem)
+        if found is not None and found.kind != "unknown":
+            found = replace(found, remedies=(*found.remedies, *cutting(problem, rules)))
+    else:
+        found = explain_cut(problem, rules)
+        shards = finely_cut(problem, rules)
+        names = [shards.name(s, names[j], int(problem.dim[j])) for s, j in enumerate(shards.table)]
     if found is None:
         return None
-    named = found.named([t.name for t in profile.tables.tables], topology.tier_names)
+    named = found.named(names, topology.tier_names)
     if named.kind == "unknown":
         return named
     raise DoesNotFit(f"topology '{topology.name}': {named.message}", explanation=named)

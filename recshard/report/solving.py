@@ -12,7 +12,6 @@ from rich.text import Text
 from recshard.plan.solving import SolverReport
 from recshard.problem import FloatArray
 from recshard.report.cells import share, table_of
-from recshard.shards import SplitRules
 from recshard.strategy.history import Event
 from recshard.strategy.prices import FROM_FEW, NOTHING, MemoryValue, Prices
 from recshard.strategy.stop import relative_gap
@@ -78,7 +77,7 @@ def _worth(report: SolverReport) -> list[str]:
     if useless:
         sentences.append(f"More {' or '.join(useless)} would not help: {_reason(report, prices)}.")
     elif prices.cutting is not None:
-        flags, lowered = _flags(prices.cutting.rules), f"{prices.cutting.bound_ms:.4g} ms"
+        flags, lowered = prices.cutting.rules.options, f"{prices.cutting.bound_ms:.4g} ms"
         sentences.append(f"Cutting {_culprit(report, prices)} ({flags}) would lower the bound to {lowered}.")
     return sentences
 
@@ -92,20 +91,13 @@ def _reason(report: SolverReport, prices: Prices) -> str:
         return text
     it = "it" if prices.bound.by == "one table" else "them"
     lowered = f"the bound falls to {prices.cutting.bound_ms:.4g} ms"
-    return f"{text}; cutting {it} ({_flags(prices.cutting.rules)}) would: {lowered}"
+    return f"{text}; cutting {it} ({prices.cutting.rules.options}) would: {lowered}"
 
 
 def _culprit(report: SolverReport, prices: Prices) -> str:
     if prices.bound.by == "one table":
         return "the table that sets it" if report.bound_table is None else f"table '{report.bound_table}'"
     return "tables"
-
-
-def _flags(rules: SplitRules) -> str:
-    flags = f"--split {rules.kind}"
-    if rules.kind == "column" and rules.min_dim != SplitRules().min_dim:
-        flags += f" --min-dim {rules.min_dim}"
-    return flags + (f" --max-shards {rules.max_shards}" if rules.max_shards else "")
 
 
 def _left(report: SolverReport) -> list[str]:

@@ -62,7 +62,6 @@ def explain(problem: PlacementProblem, seconds: float = 5.0) -> Infeasible | Non
         short=_short(problem, reach, homeless),
         remedies=(
             _capacity(problem, reach, extra),
-            *_split(problem, sizes, reach, order),
             _smaller(problem, homeless, in_table_order(extra.device, order), extra),
         ),
     )
@@ -196,22 +195,6 @@ def _capacity(problem: PlacementProblem, reach: Reach, extra: _Extra) -> Remedy:
         tiers=tuple(np.unique(reach.slowest).tolist()),
         per="node" if shared.all() else "pool" if shared.any() else "device",
     )
-
-
-def _split(problem: PlacementProblem, sizes: IntArray, reach: Reach, order: IntArray) -> tuple[Remedy, ...]:
-    """Return the fewest tables to cut, if cutting helps: the largest, so that the rest fits whole.
-
-    Shards fill whatever the rest leaves free, so it is enough that all memories together hold the model.
-    """
-    if problem.devices == 1 or sizes.sum() > reach.capacity.sum():
-        return ()
-
-    def enough(cut: int) -> bool:
-        return pack_quickly(sizes[cut:], reach, reach.capacity)[0] is not None
-
-    cut = _bisect(1, len(sizes), enough)
-    tables = order[:cut]
-    return (Remedy("split", int(sizes[:cut].sum()), tables=tuple(tables.tolist())),)
 
 
 def _smaller(problem: PlacementProblem, homeless: IntArray, device: IntArray, extra: _Extra) -> Remedy:

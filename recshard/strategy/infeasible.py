@@ -52,6 +52,7 @@ class Remedy:
             some do.
         tables: to be cut or made smaller.
         table_bytes: what each of these tables has to lose.
+        rules: for `split`: the options under which a division was found.
     """
 
     change: Literal["capacity", "split", "smaller"]
@@ -61,6 +62,7 @@ class Remedy:
     per: Literal["device", "node", "pool", ""] = ""
     tables: tuple[int, ...] = ()
     table_bytes: tuple[int, ...] = ()
+    rules: str = ""
 
     @property
     def is_least(self) -> bool:
@@ -127,11 +129,11 @@ class Infeasible:
         if remedy.change == "capacity":
             where = _listed([f"'{self.tier_name(k)}'" for k in remedy.tiers])
             whose = {"device": "on every device", "node": "on every node"}.get(remedy.per, "in every pool")
-            least = "the least that would do" if remedy.is_least else "enough, though less may do"
+            least = "the least that would do but for rows that straddle tiers" if remedy.is_least else "enough"
             return f"give {where} {format_bytes(remedy.bytes)} more {whose} ({least})"
-        names = _listed([self._quoted(j) for j in remedy.tables])
         if remedy.change == "split":
-            return f"cut {names} into shards for several devices"
+            return f"cut tables into shards for several devices ({remedy.rules})"
+        names = _listed([self._quoted(j) for j in remedy.tables])
         return f"take {format_bytes(remedy.bytes)} from {names} by fewer rows or a smaller dim"
 
     def _finding(self) -> str:
@@ -202,7 +204,7 @@ class Infeasible:
     def _remedy(self, remedy: Remedy) -> dict[str, Any]:
         names = [self.table_name(j) for j in remedy.tables]
         if remedy.change == "split":
-            return {"change": "split", "tables": names}
+            return {"change": "split", "options": remedy.rules}
         found: dict[str, Any] = {"change": remedy.change, "bytes": remedy.bytes, "at_least_bytes": remedy.at_least}
         if remedy.change == "capacity":
             return found | {"tiers": [self.tier_name(k) for k in remedy.tiers], "per": remedy.per}

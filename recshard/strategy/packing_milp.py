@@ -15,11 +15,12 @@ from recshard.problem import FloatArray, IntArray
 from recshard.strategy.reach import Reach
 
 _LARGEST = 60_000  # variables; beyond it HiGHS needs more than the few seconds there are
-_UNIT = 1e4  # the roomiest device in the model's units: far above the solver's absolute tolerances
+_UNIT = 1e4  # the roomiest device at most, in the model's units: far above the solver's absolute tolerances
 _TOLERANCE = 1e-6  # of a bound, which is good to the solver's tolerances only
 _ROUNDING = 1e-9  # of a device's reach
 _SHORTEST = 0.02  # seconds below which HiGHS cannot even begin
-_INFEASIBLE = 2  # scipy's status
+_FAILED = 4  # scipy's statuses
+_INFEASIBLE = 2
 
 Extra = Literal["none", "same", "total"]
 
@@ -86,7 +87,8 @@ def _solve(sizes: IntArray, reach: Reach, capacity: IntArray, extra: Extra, seco
     whole = len(size) * devices
     if not len(sizes) or whole > _LARGEST or seconds < _SHORTEST:
         return Outcome(None, False, 0.0)
-    unit = max(1.0, float(reach.per_device(capacity).max())) / _UNIT
+    # Whole bytes stay whole numbers: of their odd fractions HiGHS was seen to give up.
+    unit = max(1.0, float(reach.per_device(capacity).max()) / _UNIT)
     d_shared, k_shared = np.nonzero(reach.chain[:, 1:] >= 0)
     memory = reach.chain[:, 1:][d_shared, k_shared]
     flows = len(memory)
@@ -127,13 +129,16 @@ def _solve(sizes: IntArray, reach: Reach, capacity: IntArray, extra: Extra, seco
     integrality[:whole] = 1
     objective: FloatArray = np.zeros(width)
     objective[whole + flows :] = 1.0
-    result = milp(
-        objective,
-        integrality=integrality,
-        bounds=Bounds(np.zeros(width), np.concatenate([most, np.full(width - whole, np.inf)])),
-        constraints=constraint,
-        options={"time_limit": seconds, "mip_rel_gap": 0.0},
-    )
+    for presolve in (True, False):
+        result = milp(
+            objective,
+            integrality=integrality,
+            bounds=Bounds(np.zeros(width), np.concatenate([most, np.full(width - whole, np.inf)])),
+            constraints=constraint,
+            options={"time_limit": seconds, "mip_rel_gap": 0.0, "presolve": presolve},
+        )
+        if result.status != _FAILED:  # seen of a few tiny models, which are solved without presolving
+            break
     bound = getattr(result, "mip_dual_bound", None)
     proven = float(bound) * unit if bound is not None and np.isfinite(bound) else 0.0
     if result.x is None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from recshard.placement import Placement
 from recshard.problem import FloatArray, PlacementProblem
-from recshard.shards import SplitRules, cut, most_shards
+from recshard.shards import SplitRules, cut, most_shards, wider
 from recshard.strategy.bound import Bound, lower_bound, lower_bound_ms
 from recshard.strategy.bound.alone import alone_ms
 from recshard.strategy.bound.curves import table_curves
@@ -21,7 +20,6 @@ FROM_FEW = ("one table", "pigeonhole")  # arguments that cutting tables weakens
 _GB = 1e9
 _UNITS = (1e9, 1e6, 1e3, 1.0)
 _SAME = 1e-6  # relative: bounds that differ less are one
-_LEAST_DIM = 4  # columns: narrower shards are not made
 
 
 @dataclass(frozen=True)
@@ -132,21 +130,11 @@ def _cutting(problem: PlacementProblem, rules: SplitRules, bound: Bound) -> Cutt
     """Return the first cuts beyond `rules`, from coarse to fine, that lower a bound which few tables set."""
     if bound.by not in FROM_FEW:
         return None
-    for wider in _wider(rules):
-        lowered = lower_bound_ms(problem, wider)
+    for allowed in wider(rules):
+        lowered = lower_bound_ms(problem, allowed)
         if lowered < bound.ms * (1 - _SAME):
-            return Cutting(wider, lowered)
+            return Cutting(allowed, lowered)
     return None
-
-
-def _wider(rules: SplitRules) -> Iterator[SplitRules]:
-    if rules.kind == "none":
-        yield SplitRules("column")
-    if rules.kind == "column":
-        yield replace(rules, max_shards=0)
-    if rules.kind != "row":
-        yield SplitRules("column", _LEAST_DIM)
-    yield SplitRules("row")
 
 
 def _costliest_whole(problem: PlacementProblem, rules: SplitRules, bound: Bound) -> int | None:
