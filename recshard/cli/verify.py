@@ -51,7 +51,7 @@ def command(
         if update is not None:
             instance = update_instance(instance, update, seed, solvers, time_limit)
         verdicts.append(verify_instance(instance, () if update is not None else solvers, time_limit))
-        note(f"{instance.name}: {'; '.join(verdicts[-1].troubles) or 'verified'}")
+        note(f"{instance.name}: {'; '.join(verdicts[-1].troubles) or verdicts[-1].verdict}")
     emit(as_json, lambda: {"instances": [v.as_json() for v in verdicts]}, lambda: instances_report(verdicts))
     if any(verdict.troubles for verdict in verdicts):
         raise typer.Exit(1)

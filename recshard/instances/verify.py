@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from recshard.errors import InputError
-from recshard.instances.instance import PLACEMENT, BestSpec, Instance, ProofSpec
+from recshard.instances.instance import MODEL, PLACEMENT, BestSpec, Instance, ProofSpec
 from recshard.instances.placements import load_placement
 from recshard.placement import InvalidPlacement, Placement, bottleneck_ms, check_placement
-from recshard.problem import PlacementProblem
+from recshard.problem import FloatArray, PlacementProblem
 from recshard.shards import SplitRules, most_shards
 from recshard.strategy.bound import lower_bound
+from recshard.strategy.quiet import without_output
 from recshard.strategy.stop import relative_gap
 
 RECOMPUTED = 1e-9  # relative: the same sums in another order
@@ -36,6 +39,7 @@ class Verdict:
         proofs: solvers' results, as recorded or, where solved again, as found.
         seconds: that verifying took.
         troubles: what disagrees, one sentence each; empty: all is as recorded.
+        solved_again: whether solvers were asked anew.
     """
 
     name: str
@@ -48,17 +52,25 @@ class Verdict:
     proofs: tuple[ProofSpec, ...]
     seconds: float
     troubles: tuple[str, ...]
+    solved_again: bool = False
 
     @property
     def gap(self) -> float:
         """(bottleneck − lower bound) ÷ lower bound."""
         return relative_gap(self.bottleneck_ms, self.lower_bound_ms)
 
+    @property
+    def verdict(self) -> str:
+        """`verified`; `recorded` where the bound is a solver's that was not asked again; or `disagrees`."""
+        if self.troubles:
+            return "disagrees"
+        return "recorded" if self.bound_by == PROVEN and not self.solved_again else "verified"
+
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of the instance."""
         return {
             "name": self.name,
-            "verdict": "disagrees" if self.troubles else "verified",
+            "verdict": self.verdict,
             "tables": self.tables,
             "devices": self.devices,
             "tiers": self.tiers,
@@ -87,13 +99,15 @@ def verify_instance(
     begin = time.perf_counter()
     problem, best = instance.problem, instance.spec.best
     proofs = instance.spec.proofs
+    again = bool(solvers) and instance.spec.model
     if best is None:
         troubles, found = ["nothing is recorded: run `recshard verify --update`"], float("nan")
     else:
         troubles, found = _check_placement(instance, problem, best)
         troubles += _check_bound(instance, problem, best)
         troubles += _check_proofs(proofs, best)
-        if solvers and instance.spec.model:
+        troubles += _check_model(instance, problem)
+        if again:
             proofs = tuple(solved(problem, solver, time_limit)[0] for solver in solvers)
             troubles += _check_proofs(proofs, best)
     return Verdict(
@@ -107,6 +121,7 @@ def verify_instance(
         proofs,
         time.perf_counter() - begin,
         tuple(troubles),
+        again,
     )
 
 
@@ -194,9 +209,57 @@ def _check_bound(instance: Instance, problem: PlacementProblem, best: BestSpec) 
             f"a bound, {bound!r} ms proven or {best.lower_bound_ms!r} ms recorded, lies above the recorded "
             f"bottleneck of {best.bottleneck_ms!r} ms"
         )
+    if best.lower_bound_by == PROVEN and not instance.spec.model:
+        troubles.append("the bound is recorded as a MILP's, but the instance has no model")
     if best.lower_bound_by == PROVEN and not instance.spec.proofs:
         troubles.append("the bound is recorded as a MILP's, but no solver's proof is")
     return troubles
+
+
+def _check_model(instance: Instance, problem: PlacementProblem) -> list[str]:
+    """Say whether `model.mps` is not the model of the problem, to the digits that the format has."""
+    if not instance.spec.model:
+        return []
+    from recshard.strategy.milp.export import write_model
+
+    path = instance.folder / MODEL
+    with TemporaryDirectory() as folder:
+        anew = Path(folder) / MODEL
+        write_model(problem, anew)
+        if not path.is_file():
+            return [f"{path}: no such file"]
+        recorded, made = (_read_model(file) for file in (path, anew))
+    if recorded is None or made is None:
+        return [f"{path}: cannot be read as MPS"]
+    same = all(
+        a.shape == b.shape and np.allclose(a, b, rtol=SOLVED, atol=0) for a, b in zip(recorded, made, strict=True)
+    )
+    return [] if same else [f"{path}: is not the model of this problem"]
+
+
+def _read_model(path: Path) -> list[FloatArray] | None:
+    """Return all numbers of a model, or None where the file is none."""
+    import highspy
+
+    untyped: Any = highspy
+    with without_output():
+        solver = untyped.Highs()
+        solver.setOptionValue("output_flag", False)
+        if solver.readModel(str(path)) == highspy.HighsStatus.kError:
+            return None
+    model = solver.getLp()
+    matrix = model.a_matrix_
+    parts = (
+        model.col_cost_,
+        model.col_lower_,
+        model.col_upper_,
+        model.row_lower_,
+        model.row_upper_,
+        matrix.start_,
+        matrix.index_,
+        matrix.value_,
+    )
+    return [np.asarray(part, dtype=np.float64) for part in parts]
 
 
 def _check_proofs(proofs: Sequence[ProofSpec], best: BestSpec) -> list[str]:

@@ -36,7 +36,7 @@ def instances_report(verdicts: Sequence[Verdict]) -> RenderableType:
         table.add_row(
             *(v.name, str(v.tables), str(v.devices), str(v.tiers)),
             *(f"{v.bottleneck_ms:.6f}", f"{v.lower_bound_ms:.6f}", f"{100 * v.gap:.4f}", v.bound_by, proofs),
-            "disagrees" if v.troubles else "verified",
+            v.verdict,
         )
     troubles = [Text(f"{v.name}: {trouble}") for v in verdicts for trouble in v.troubles]
     return Group(table, *troubles)
