@@ -43,7 +43,7 @@ def command(
     traffic_multiplier: TrafficMultiplier = 1.0,
     unseen: Unseen = True,
     solver_log: Annotated[
-        Path | None, typer.Option(help="Where milp keeps what its solver printed.", show_default=False)
+        Path | None, typer.Option(help="Where to keep what the MILP's solver printed.", show_default=False)
     ] = None,
     write_model: Annotated[
         Path | None,

@@ -333,6 +333,8 @@ def assign(
         for k in range(tiers - 1):
             extra[k + 1] = a.table_size[j, hint[k]]
         for d in range(devices):
+            if not by_room and (d == 0 or kind[d] != kind[d - 1]):
+                extra[0] = load_on(a, hint, d, j)
             spill = spill_with(a, d, j, NONE, NONE, NONE)
             if not fits(a, d, spill, NONE, 0.0):
                 continue
@@ -341,11 +343,10 @@ def assign(
                 value = -(a.capacity[a.pool[d]] - a.used[a.pool[d]] + max(0.0, fast - a.size[d, last]))
             else:
                 value = 0.0
-                if d == 0 or kind[d] != kind[d - 1]:
-                    extra[0] = load_on(a, hint, d, j)
                 for k in range(tiers):
                     # (load + extra)² − load², in shares
-                    value += (2.0 * load[d, k] + extra[k]) * extra[k] / share[d, k] ** 2
+                    more = extra[k] / share[d, k]
+                    value += (2.0 * load[d, k] / share[d, k] + more) * more
             if value < best_value:
                 best, best_value = d, value
         if best == NONE:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from recshard.files import write_text
 from recshard.placement import Placement, bottleneck_ms, device_costs
 from recshard.problem import IntArray, PlacementProblem
 from recshard.shards import WHOLE, SplitRules, cut
 from recshard.strategy.history import History
+from recshard.strategy.neighbourhood import improve_devices
 from recshard.strategy.result import OPTIMAL_GAP, Solution, solution
 from recshard.strategy.search import search
 from recshard.strategy.solvers.names import solver_name
@@ -26,7 +29,7 @@ _TARGET_GAP = 1e-5
 _PARTNERS = 6  # devices that are tried beside the slowest
 _WHOLE = 4_000  # tables × devices up to which all devices are put to the MILP at once
 _LEAST_SECONDS = 0.5  # less is not worth starting a solver for
-_SHARE = 0.5  # of the time left that one call of the solver gets
+_FIRST_SECONDS = 2.0  # that one call of the solver gets at first; twice as long once all have had as much
 
 
 def recshard(
@@ -36,6 +39,7 @@ def recshard(
     seed: int = 0,
     solver: str = "highs",
     rules: SplitRules = WHOLE,
+    log: Path | None = None,
 ) -> Solution:
     """Return the best placement that search and restricted MILPs find, with the best bound that they prove.
 
@@ -44,39 +48,64 @@ def recshard(
         searching: when search is to end, at the latest with the time.
         solver: of the MILP, by PuLP's name.
         rules: which cuts are allowed; a MILP works on the shards that search chose, and then raises no bound.
+        log: where to write what the solvers printed.
 
     Raises:
-        InputError: the solver is unknown or absent.
+        InputError: the solver is unknown or absent, or the log cannot be written.
         DoesNotFit: search found no start that fits; not a proof that there is none.
     """
     solver_name(solver)
+    if log is not None:
+        write_text(log, "no MILP was solved yet\n")  # before time is spent on what cannot be written
     history = History()
     found = search(problem, any_of(searching, lambda _: history.seconds >= seconds), seed, rules, history)
     sharded = cut(problem, found.placement.shards)
     placement = Placement(found.placement.device, found.placement.rows)
-    notes = dict(found.notes) | {"solver": solver}
-    solved = helped = 0
-    bound = history.lower_bound_ms
-    while relative_gap(bottleneck_ms(sharded, placement), bound) > OPTIMAL_GAP:
-        improved = False
+    said: list[str] = []
+    helped = 0
+    status = "not needed"
+    allowance = _FIRST_SECONDS
+    exhausted: set[tuple[int, ...]] = set()  # of no use before the placement changes
+    while relative_gap(bottleneck_ms(sharded, placement), history.lower_bound_ms) > OPTIMAL_GAP:
+        improved = tried = False
         for devices in neighbourhoods(sharded, placement):
             left = seconds - history.seconds
             if left < _LEAST_SECONDS:
                 break
-            better, proven, notes["solver_status"] = _solve(sharded, placement, devices, left, solver)
-            solved += 1
-            if proven and len(devices) == problem.devices and rules.kind == "none":
-                bound = max(bound, proven)
-                history.prove(bound, "milp")
-            if better is not None:
+            if tuple(devices) in exhausted:
+                continue
+            tried = True
+            neighbour = improve_devices(
+                sharded,
+                placement,
+                devices,
+                min(left, allowance),
+                solver=solver,
+                gain=_TARGET_GAP,
+                segments=_segments(sharded, devices),
+            )
+            status = neighbour.status
+            said.append(f"devices {', '.join(map(str, devices))}: {status}\n{neighbour.log}")
+            if len(devices) == problem.devices and rules.kind == "none":
+                history.prove(neighbour.bound_ms, "milp")
+            better = neighbour.placement
+            if better is not None and bottleneck_ms(sharded, better) < bottleneck_ms(sharded, placement):
                 placement, improved = better, True
                 helped += 1
                 history.find(bottleneck_ms(sharded, placement), "milp")
+                exhausted.clear()
                 break
-        if not improved:
+            if neighbour.exhausted:
+                exhausted.add(tuple(devices))
+        if not improved and (not tried or seconds - history.seconds < _LEAST_SECONDS):
             break
-    notes |= {"milps": solved, "milps_that_helped": helped}
-    return solution(problem, replace(placement, shards=found.placement.shards), bound, notes, history)
+        if not improved:
+            allowance *= 2
+    if log is not None:
+        write_text(log, "\n".join(said) or "no MILP was needed\n")
+    notes = {"solver": solver, "solver_status": status, "milps": len(said), "milps_that_helped": helped}
+    placement = replace(placement, shards=found.placement.shards)
+    return solution(problem, placement, history.lower_bound_ms, dict(found.notes) | notes, history)
 
 
 def neighbourhoods(problem: PlacementProblem, placement: Placement) -> Iterator[IntArray]:
@@ -90,23 +119,6 @@ def neighbourhoods(problem: PlacementProblem, placement: Placement) -> Iterator[
                 yield np.sort(np.array([slowest, *chosen], dtype=np.int64))
     if problem.tables * problem.devices <= _WHOLE and problem.devices > 1:
         yield np.arange(problem.devices)
-
-
-def _solve(
-    problem: PlacementProblem, placement: Placement, devices: IntArray, left: float, solver: str
-) -> tuple[Placement | None, float, str]:
-    """Return a placement with a lower bottleneck if the MILP finds one, what it proved, and how it ended."""
-    from recshard.strategy.neighbourhood import improve_devices
-
-    whole = len(devices) == problem.devices
-    seconds = left if whole else max(_LEAST_SECONDS, left * _SHARE)
-    neighbour = improve_devices(
-        problem, placement, devices, seconds, solver=solver, gain=_TARGET_GAP, segments=_segments(problem, devices)
-    )
-    better = neighbour.placement
-    if better is not None and bottleneck_ms(problem, better) >= bottleneck_ms(problem, placement):
-        better = None
-    return better, neighbour.bound_ms, neighbour.status
 
 
 def _segments(problem: PlacementProblem, devices: IntArray) -> int:

@@ -33,15 +33,18 @@ class Neighbour:
     Attributes:
         placement: of the whole problem, where the largest cost of these devices fell; None where it did not.
         bound_ms: no placement of the same tables on the same devices has a bottleneck below this; proven.
-        exhausted: whether the largest cost of these devices now is within the wanted gain of `bound_ms`: trying
-            these devices again is of no use before one of them, or what it shares memory with, has changed.
+        exhausted: whether the model was solved to the end, or the largest cost of these devices now is within the
+            wanted gain of `bound_ms`: trying these devices again is of no use before one of them, or what it
+            shares memory with, has changed.
         status: how it ended, in the solver's words.
+        log: what the solver printed.
     """
 
     placement: Placement | None
     bound_ms: float
     exhausted: bool
     status: str
+    log: str = ""
 
 
 def improve_devices(
@@ -94,7 +97,7 @@ def improve_devices(
     try:
         outcome = solve(built.linear, full_name, left, min(SOLVER_GAP, gain / 2), start)
     except SolverFailed as error:
-        return Neighbour(None, bound, False, str(error))
+        return Neighbour(None, bound, False, str(error), error.log)
     bound = max(bound, proven_ms(built, outcome))
     found = None
     if outcome.values is not None:
@@ -102,7 +105,13 @@ def improve_devices(
         if split is not None and bottleneck_ms(part, split) < now * (1 - _GAIN):
             now = bottleneck_ms(part, split)
             found = _joined(placement, devices, inside, split)
-    return Neighbour(found, bound, now <= bound * (1 + gain), outcome.status)
+    # Solved to the end, the model has nothing more to give, though whole rows may keep the placement above it.
+    finished = (
+        outcome.values is not None
+        and outcome.dual_bound is not None
+        and outcome.dual_bound >= outcome.values[built.bottleneck] * (1 - gain)
+    )
+    return Neighbour(found, bound, finished or now <= bound * (1 + gain), outcome.status, outcome.log)
 
 
 def restricted(problem: PlacementProblem, placement: Placement, devices: IntArray) -> PlacementProblem:

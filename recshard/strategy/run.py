@@ -12,6 +12,7 @@ from recshard.strategy.result import OPTIMAL_GAP, Solution, solution
 from recshard.strategy.stop import Stop, after_seconds, all_of, any_of, at_gap, when_stagnant
 
 STRATEGIES = ("recshard", "search", "milp", "milp-paper", "size", "lookup", "size-lookup")
+WITH_SOLVER = ("recshard", "milp", "milp-paper")
 BASELINES = ("size", "lookup", "size-lookup")
 DEFAULT_STRATEGY = "recshard"
 _SEARCH_SECONDS = 10.0
@@ -29,7 +30,7 @@ class StrategyOptions:
         seed: of all random choices.
         solver: of the MILP, by PuLP's name.
         rules: whether and how tables may be cut into shards; the baselines keep them whole.
-        solver_log: where `milp` writes what the solver printed.
+        solver_log: where strategies with a MILP write what its solver printed.
     """
 
     time_limit: float | None = None
@@ -63,6 +64,8 @@ def run_strategy(name: str, problem: PlacementProblem, options: StrategyOptions 
     check_problem(problem)
     options = options or StrategyOptions()
     limit = options.time_limit
+    if options.solver_log is not None and name not in WITH_SOLVER:
+        raise InputError(f"solver log: strategy '{name}' uses no solver; accepted with: {', '.join(WITH_SOLVER)}")
     if name in ("milp", "milp-paper"):
         return _milp(name, problem, options)
     if name in ("recshard", "search"):
@@ -73,7 +76,9 @@ def run_strategy(name: str, problem: PlacementProblem, options: StrategyOptions 
             return search(problem, any_of(_searched(), after_seconds(seconds)), options.seed, options.rules)
         from recshard.strategy.combined import recshard
 
-        return recshard(problem, seconds, _searched(), options.seed, options.solver, options.rules)
+        return recshard(
+            problem, seconds, _searched(), options.seed, options.solver, options.rules, options.solver_log
+        )
     from recshard.strategy.greedy import GREEDY_COSTS, greedy
 
     return greedy(problem, GREEDY_COSTS[name], options.rules)

@@ -28,7 +28,8 @@ from recshard.strategy.result import Solution, solution, split_exactly
 from recshard.strategy.shared import best_slices
 from recshard.strategy.start import pooled, start
 from recshard.strategy.stop import Progress, Stop, relative_gap
-from recshard.strategy.waterfill import equal_slices
+from recshard.strategy.waterfill import equal_slices, fill
+from recshard.units import format_bytes
 
 _AT_ONCE = {False: 2_000, True: 50}  # pairs of devices between two looks at the clock, by tables exchanged
 _ROUNDS_AT_ONCE = 3
@@ -209,12 +210,13 @@ def search(
         history.find(best.best_ms, "search")
     placement = best.placement()
     if placement is None:
+        _, homeless = fill(best.problem, best.incumbents[-1], equal_slices(best.problem))
         raise DoesNotFit(
-            "memory is so full that the rows left over between tiers find no room; a little more capacity in "
-            "the slowest tier is needed"
+            "memory is so full that rows which straddle two tiers find no room: "
+            f"{format_bytes(homeless)} in all; give the slowest tier that much more"
         )
-    history.find(bottleneck_ms(best.problem, placement), "search")
-    placement = replace(placement, shards=shards)
+    placement = _joined(problem, replace(placement, shards=shards), rules)
+    history.find(bottleneck_ms(problem, placement), "search")
     return solution(problem, placement, bound, {"rounds": best.rounds, "exchanges_judged": best.judged}, history)
 
 
@@ -267,12 +269,32 @@ def _cuttings(problem: PlacementProblem, rules: SplitRules) -> Iterator[IntArray
     reach = problem.pool_capacity[problem.pool] / problem.pool_users[problem.pool]
     weights = np.maximum(weights, problem.table_bytes / max(reach.sum(axis=1).max(), 1.0))
     most = np.minimum(most_shards(problem, rules), problem.devices)
-    before: IntArray | None = None
+    yield count
+    before = count
     for piece in _PIECES:
         count = np.minimum(np.maximum(np.ceil(weights / piece), 1), most).astype(np.int64)
-        if before is None or (count != before).any():
+        if (count != before).any():
             yield count
         before = count
+
+
+def _joined(problem: PlacementProblem, placement: Placement, rules: SplitRules) -> Placement:
+    """Return the placement with those tables whole again whose shards all came to stand on one device."""
+    shards = placement.shards
+    if shards is None:
+        return placement
+    start = np.searchsorted(shards.table, np.arange(problem.tables))
+    apart = np.zeros(problem.tables, dtype=np.int64)
+    np.add.at(apart, shards.table, placement.device != placement.device[start][shards.table])
+    count = np.where(apart > 0, np.bincount(shards.table, minlength=problem.tables), 1)
+    if count.sum() == len(shards):
+        return placement
+    fewer = cut_evenly(problem, count, rules.kind) if (count > 1).any() else None
+    kept = (apart[shards.table] > 0) | (np.arange(len(shards)) == start[shards.table])
+    split = split_exactly(cut(problem, fewer), placement.device[kept])
+    if split is None or bottleneck_ms(problem, replace(split, shards=fewer)) > bottleneck_ms(problem, placement):
+        return placement
+    return replace(split, shards=fewer)
 
 
 def _progress(climb_on: Climb, bound: float) -> Progress:

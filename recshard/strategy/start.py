@@ -92,10 +92,11 @@ def start(problem: PlacementProblem, grid: Grid, rng: np.random.Generator, rando
     device = None if random else find_packing(problem, _PACKING_SECONDS)
     if device is None:
         raise DoesNotFit(
-            f"no way was found in {_PACKING_SECONDS:.0f} s to divide the tables among the devices so that each "
-            f"fits, although all memories together hold {format_bytes(problem.pool_capacity.sum())} and the model "
-            f"needs {format_bytes(problem.table_bytes.sum())}; no proof that there is none: try --strategy milp, "
-            "allow --split, or give the slowest tier more capacity"
+            "no way was found to divide the tables, or such shards as are allowed, among the devices so that "
+            f"each fits, although all memories together hold {format_bytes(problem.pool_capacity.sum())} and the "
+            f"model needs {format_bytes(problem.table_bytes.sum())}; no proof that there is none: give the "
+            "slowest tier more capacity, or allow cuts (--split row), or more and narrower ones (--max-shards, "
+            "--min-dim)"
         )
     assignment = empty_assignment(problem, grid, slices)
     set_devices(assignment, device)

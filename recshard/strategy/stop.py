@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,10 +39,10 @@ def after_seconds(limit: float) -> Stop:
     """Stop once `limit` seconds have passed since this call.
 
     Raises:
-        InputError: the limit is not above zero.
+        InputError: the limit is not above zero, or not finite.
     """
-    if not limit > 0:
-        raise InputError(f"time limit: found {limit} s; accepted: seconds above zero")
+    if not 0 < limit < math.inf:
+        raise InputError(f"time limit: found {limit} s; accepted: a finite number of seconds above zero")
     end = time.perf_counter() + limit
     return lambda progress: time.perf_counter() >= end
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,3 +145,17 @@ def test_every_strategy_takes_rules_and_is_measured_against_the_bound_under_them
 def test_an_absent_solver_is_refused_before_anything_is_searched() -> None:
     with pytest.raises(InputError, match="present"):
         run_strategy("recshard", many_tables(), StrategyOptions(solver="higsh"))
+
+
+def test_the_log_of_every_milp_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    found = recshard(many_tables(tables=16, devices=3), 6.0, after_rounds(0), log=log)
+    assert log.read_text().count("devices ") >= int(str(found.notes["milps"])) >= 1
+    with pytest.raises(InputError, match="uses no solver"):
+        run_strategy("search", many_tables(), StrategyOptions(solver_log=log))
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_time_limit_that_is_none_is_refused(limit: float) -> None:
+    with pytest.raises(InputError, match="time limit"):
+        StrategyOptions(time_limit=limit)

@@ -31,6 +31,23 @@ def test_what_fits_at_the_start_still_fits_after_many_kicks(seed: int) -> None:
     assert all(event.bottleneck_ms >= last.lower_bound_ms for event in last.history)
 
 
+def test_shards_of_one_table_never_stand_all_on_one_device() -> None:
+    for seed in range(6):
+        problem = random_problem(np.random.default_rng(seed), tables=5, devices=2, slack=3.0)
+        shards = search(problem, after_rounds(40), rules=SplitRules("row")).placement.shards
+        device = search(problem, after_rounds(40), rules=SplitRules("row")).placement.device
+        for j in range(problem.tables if shards is not None else 0):
+            assert shards is not None
+            mine = device[shards.table == j]
+            assert len(mine) == 1 or len(set(mine.tolist())) > 1
+
+
+def test_traffic_next_to_nothing_is_placed_like_any_other() -> None:
+    problem = random_problem(np.random.default_rng(3), tables=8, devices=3, slack=2.0)
+    tiny = replace(problem, accesses=problem.accesses * 1e-300)
+    check_placement(tiny, search(tiny, after_rounds(20)).placement)
+
+
 @pytest.mark.parametrize("case", ["pools", "many devices", "column", "row"])
 def test_the_same_seed_and_rounds_give_the_same_bytes(case: str) -> None:
     rng = np.random.default_rng(4)
