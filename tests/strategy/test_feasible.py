@@ -224,7 +224,7 @@ def test_names_stand_in_the_message_the_document_and_the_frame() -> None:
     named = found.named(["a", "b", "c", "d"], ["hbm", "uvm"])
     assert "'a', 'b' and 'c' (180 B)" in named.message
     assert (
-        "give 'uvm' 20 B more on every device (the least that would do but for rows that straddle tiers)"
+        "give 'uvm' 20 B more on every device (the least that would do, but for rows that straddle tiers)"
         in named.message
     )
     assert "take 20 B from 'a' by fewer rows" in named.message
