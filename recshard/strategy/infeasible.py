@@ -130,7 +130,8 @@ class Infeasible:
             where = _listed([f"'{self.tier_name(k)}'" for k in remedy.tiers])
             whose = {"device": "on every device", "node": "on every node"}.get(remedy.per, "in every pool")
             least = "the least that would do" if remedy.is_least else "enough"
-            return f"give {where} {format_bytes(remedy.bytes)} more {whose} ({least}, but for rows that straddle tiers)"
+            more = f"give {where} {format_bytes(remedy.bytes)} more {whose}"
+            return f"{more} ({least}, but for rows that straddle tiers)"
         if remedy.change == "split":
             return f"cut tables into shards for several devices ({remedy.rules})"
         names = _listed([self._quoted(j) for j in remedy.tables])
