@@ -159,3 +159,14 @@ def test_the_log_of_every_milp_is_kept(tmp_path: Path) -> None:
 def test_a_time_limit_that_is_none_is_refused(limit: float) -> None:
     with pytest.raises(InputError, match="time limit"):
         StrategyOptions(time_limit=limit)
+
+
+def test_a_table_cut_as_far_as_allowed_sets_the_bound_with_the_state_of_every_row() -> None:
+    problem = many_tables(hot=6.0)
+    state = np.full(problem.tables, 4)
+    problem = replace(problem, row_bytes=problem.row_bytes + state, row_state_bytes=state)
+    rules = SplitRules("column", min_dim=32)
+    found = search(problem, any_of(after_rounds(200), at_gap(1e-4)), rules=rules)
+    assert found.placement.shards is not None
+    assert np.bincount(found.placement.shards.table)[0] == 2
+    assert found.gap < 1e-3

@@ -15,7 +15,12 @@ import numpy as np
 
 from recshard.problem import FloatArray, IntArray, PlacementProblem
 from recshard.shards import WHOLE, SplitRules, most_shards
-from recshard.strategy.bound.alone import alone_ms, pigeonhole_bound_ms, single_table_bound_ms
+from recshard.strategy.bound.alone import (
+    alone_ms,
+    pigeonhole_bound_ms,
+    single_table_bound_ms,
+    widest_shard_bound_ms,
+)
 from recshard.strategy.bound.curves import Curves, table_curves
 from recshard.strategy.bound.kinds import Kinds, device_kinds, find_kinds
 from recshard.strategy.bound.lagrangian import lagrangian
@@ -52,6 +57,8 @@ def lower_bound(problem: PlacementProblem, rules: SplitRules = WHOLE) -> Bound:
         ),
         Bound(pigeonhole_bound_ms(problem, curves, kinds, alone, whole), "pigeonhole"),
     ]
+    if rules.kind == "column":
+        bounds.append(Bound(widest_shard_bound_ms(problem, kinds, most_shards(problem, rules)), "one table"))
     return max(bounds, key=lambda bound: bound.ms)
 
 

@@ -2,7 +2,8 @@
 
 * One table: none costs less than it does alone on the device that serves it best. A table cut into m shards has
   at most m devices, so the slowest of them bears at least 1/m of what the table costs on m copies of a device
-  that is as good as the best in everything.
+  that is as good as the best in everything. Cut by columns, some shard has at least 1/m of them and the state of
+  every row, and costs no less than it does alone.
 * Pigeonhole: of any k·D + 1 tables that cannot be cut, some device of the D holds k + 1. What these cost
   together is at least the sum of what they cost at some rent per byte of its memories, less all the rent that
   the memories yield; rent zero gives the sum of what they cost alone.
@@ -14,7 +15,8 @@ import numba
 import numpy as np
 
 from recshard.problem import FloatArray, IntArray, PlacementProblem
-from recshard.strategy.bound.curves import Curves, cost_on_lines, lower_envelope
+from recshard.shards import Shards, cut
+from recshard.strategy.bound.curves import Curves, cost_on_lines, lower_envelope, table_curves
 from recshard.strategy.bound.kinds import Kinds
 
 _RENTS = 32
@@ -49,6 +51,18 @@ def single_table_bound_ms(
         shared = memory / copies + (network if by_rows else network / copies)
         best = np.where(copies == 1, best, shared)
     return float(best.max(initial=0.0))
+
+
+def widest_shard_bound_ms(problem: PlacementProblem, kinds: Kinds, most: IntArray) -> float:
+    """Return the bound of the widest column shard of the costliest table, in ms.
+
+    Args:
+        most: the most column shards of each table, shape (t,).
+    """
+    every, one = np.arange(problem.tables), np.ones(problem.tables, dtype=np.int64)
+    columns = -(-problem.dim // most)
+    widest = cut(problem, Shards(every, np.zeros_like(every), columns, np.zeros_like(every), one))
+    return float(alone_ms(widest, table_curves(widest), kinds).min(axis=1).max(initial=0.0))
 
 
 def pigeonhole_bound_ms(
