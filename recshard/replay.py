@@ -15,7 +15,7 @@ from recshard.placement import imbalance
 from recshard.plan.plan import Plan
 from recshard.problem import FloatArray, IntArray
 from recshard.profile.profile import Profile
-from recshard.remap import remap_parts, remap_table
+from recshard.remap.ranks import row_order
 from recshard.shards import dim_share
 from recshard.trace.base import Trace
 from recshard.trace.hashing import to_rows
@@ -175,23 +175,22 @@ class _Homes:
 
 def _homes(plan: Plan, table: int) -> list[_Homes]:
     mine, tiers = plan.shards_of(table), len(plan.tier_names)
-    hot = plan.hot_rows(table) if plan.needs_hot_rows(table) else np.zeros(0, dtype=np.int64)
+    placed = plan.placement.rows
+    if not plan.needs_hot_rows(table):
+        return [_Homes(slice(s, s + 1), int(np.argmax(placed[s]))) for s in mine]
+    order = row_order(plan.tables.tables[table].rows, plan.hot_rows(table))
     if plan.shards.parts[mine[0]] > 1:
-        parts = remap_parts(plan.placement.rows[mine.start : mine.stop], hot)
-        of_row: NDArray[np.int16] | NDArray[np.int32] = (
-            parts.part.astype(np.int16)
-            if len(mine) * tiers - 1 <= np.iinfo(np.int16).max
-            else parts.part.astype(np.int32)
-        )
-        of_row *= tiers
-        of_row += parts.home.tier
+        homes = len(mine) * tiers
+        narrow = homes - 1 <= np.iinfo(np.int16).max
+        of_row = np.empty(len(order), dtype=np.int16) if narrow else np.empty(len(order), dtype=np.int32)
+        for number, s in enumerate(mine):
+            of_row[order[number :: len(mine)]] = np.repeat(np.arange(tiers) + number * tiers, placed[s])
         return [_Homes(slice(mine.start, mine.stop), of_row)]
-    return [
-        _Homes(
-            slice(s, s + 1),
-            remap_table(plan.placement.rows[s], hot).tier
-            if plan.is_split(s)
-            else int(np.argmax(plan.placement.rows[s])),
-        )
-        for s in mine
-    ]
+    found = []
+    for s in mine:
+        tier: NDArray[np.int8] | int = int(np.argmax(placed[s]))
+        if plan.is_split(s):
+            tier = np.empty(len(order), dtype=np.int8)
+            tier[order] = np.repeat(np.arange(tiers, dtype=np.int8), placed[s])
+        found.append(_Homes(slice(s, s + 1), tier))
+    return found

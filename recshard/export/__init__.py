@@ -1,5 +1,5 @@
 """Export: a plan handed to the systems that people train on."""
 
-from recshard.export.fbgemm import export_plan
+from recshard.export.targets import export_plan
 
 __all__ = ["export_plan"]
