@@ -26,13 +26,13 @@ def route(
         lookups: which lookup each slot is of, shape (n,).
         begin: where each part's slots begin, and the end, shape (parts + 1,).
     """
-    # Both passes read the ranks in order; the second writes to as many places as there are parts.
+    # Both passes read the ranks in order; the second writes to as many places as there are parts. A row's part is
+    # found by adding comparisons up, since a branch would be mispredicted at every other lookup.
     shards = len(first) - 1
     n = offsets[-1] - offsets[0]
     home = np.empty(n, dtype=np.int32)
-    slot = np.empty(n, dtype=np.int64)
     bags = np.zeros((parts, len(offsets)), dtype=np.int64)
-    at = 0
+    within = np.zeros(parts, dtype=np.int64)
     for bag in range(len(offsets) - 1):
         for i in range(offsets[bag], offsets[bag + 1]):
             rank = ranks[i]
@@ -40,24 +40,24 @@ def route(
             if shards > 1:
                 shard = rank % shards
                 rank //= shards
-            part = first[shard + 1] - 1
-            while rank < start[part]:
-                part -= 1
-            home[at] = part
-            slot[at] = rank - start[part]
-            bags[part, bag + 1] += 1
-            at += 1
+            part = first[shard]
+            for tier in range(first[shard] + 1, first[shard + 1]):
+                part += rank >= start[tier]
+            home[i - offsets[0]] = part
+            within[part] += 1
+        bags[:, bag + 1] = within
     begin = np.zeros(parts + 1, dtype=np.int64)
-    for part in range(parts):
-        for bag in range(1, len(offsets)):
-            bags[part, bag] += bags[part, bag - 1]
-        begin[part + 1] = begin[part] + bags[part, -1]
+    begin[1:] = np.cumsum(within)
     slots = np.empty(n, dtype=np.int64)
     lookups = np.empty(n, dtype=np.int64)
     free = begin[:-1].copy()
     for i in range(n):
-        to = free[home[i]]
-        free[home[i]] = to + 1
-        slots[to] = slot[i]
+        part = home[i]
+        to = free[part]
+        free[part] = to + 1
+        rank = ranks[i + offsets[0]]
+        if shards > 1:
+            rank //= shards
+        slots[to] = rank - start[part]
         lookups[to] = i + offsets[0]
     return slots, bags, lookups, begin
