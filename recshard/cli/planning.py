@@ -23,7 +23,9 @@ Solver = Annotated[str, typer.Option(help="MILP solver, any that PuLP knows: hig
 Split = Annotated[
     str, typer.Option(help="How tables may be cut when one device is not enough for them: none, column or row.")
 ]
-MinDim = Annotated[int, typer.Option(help="Least columns of a column shard.")]
+MinDim = Annotated[
+    int, typer.Option(help="Least columns of a column shard; shards are cut at multiples of 4 columns.")
+]
 MaxShards = Annotated[int, typer.Option(help="Most shards of one table; 0: no limit.")]
 BatchSize = Annotated[
     int | None,
@@ -56,8 +58,9 @@ def strategy_options(
     solver_log: Path | None = None,
 ) -> StrategyOptions:
     """Return the strategy options that were given; raise InputError for those out of range."""
+    from recshard.cli.progress import planning
     from recshard.shards import SplitKind, SplitRules
     from recshard.strategy.run import StrategyOptions
 
     rules = SplitRules(cast("SplitKind", split), min_dim, max_shards)
-    return StrategyOptions(time_limit, seed, solver, rules, solver_log)
+    return StrategyOptions(time_limit, seed, solver, rules, solver_log, planning())

@@ -1,7 +1,8 @@
-"""How far the reading of a trace has got: a bar on a terminal, a plain line every few seconds elsewhere."""
+"""How far a command has got: reading a trace, a bar on a terminal and plain lines elsewhere; planning, lines."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from recshard.cli.output import note
 
 if TYPE_CHECKING:
+    from recshard.strategy.history import Event
     from recshard.trace.base import Trace
 
 _EVERY_SECONDS = 5.0
@@ -76,3 +78,23 @@ def _lines(what: str, total: int | None) -> Callable[[int, int], None]:
 
 def _rate(rows: float, lookups: int, seconds: float) -> str:
     return f"{rows / seconds:,.0f} rows/s, {lookups / seconds / 1e6:.1f} million lookups/s"
+
+
+def planning() -> Callable[[Event], None]:
+    """Return a callback that says what a strategy found and proved: its first incumbent, then every few seconds.
+
+    A strategy is quiet while nothing gets better. The callback may serve one strategy after the other.
+    """
+    said = -_EVERY_SECONDS
+
+    def watch(event: Event) -> None:
+        nonlocal said
+        if 0 <= event.seconds - said < _EVERY_SECONDS or not math.isfinite(event.bottleneck_ms):
+            return
+        said = event.seconds
+        found = (
+            f"the slowest device takes {event.bottleneck_ms:.6g} ms, the bound is {event.lower_bound_ms:.6g} ms"
+        )
+        note(f"{event.by}: after {event.seconds:.1f} s {found}")
+
+    return watch

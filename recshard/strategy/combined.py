@@ -40,6 +40,7 @@ def recshard(
     solver: str = "highs",
     rules: SplitRules = WHOLE,
     log: Path | None = None,
+    history: History | None = None,
 ) -> Solution:
     """Return the best placement that search and restricted MILPs find, with the best bound that they prove.
 
@@ -49,6 +50,7 @@ def recshard(
         solver: of the MILP, by PuLP's name.
         rules: which cuts are allowed; a MILP works on the shards that search chose, and then raises no bound.
         log: where to write what the solvers printed.
+        history: gets every new incumbent and bound.
 
     Raises:
         InputError: the solver is unknown or absent, or the log cannot be written.
@@ -57,7 +59,7 @@ def recshard(
     solver_name(solver)
     if log is not None:
         write_text(log, "no MILP was solved yet\n")  # before time is spent on what cannot be written
-    history = History()
+    history = History() if history is None else history
     found = search(problem, any_of(searching, lambda _: history.seconds >= seconds), seed, rules, history)
     sharded = cut(problem, found.placement.shards)
     placement = Placement(found.placement.device, found.placement.rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -35,10 +36,17 @@ class Event:
 
 @dataclass
 class History:
-    """Events in the order of time; only improvements are kept."""
+    """Events in the order of time; only improvements are kept.
+
+    Attributes:
+        begin: when the strategy began, by `time.perf_counter`.
+        events: so far.
+        watch: is told of every event as it comes.
+    """
 
     begin: float = field(default_factory=time.perf_counter)
     events: list[Event] = field(default_factory=list)
+    watch: Callable[[Event], None] | None = None
 
     @property
     def bottleneck_ms(self) -> float:
@@ -58,12 +66,17 @@ class History:
     def find(self, bottleneck_ms: float, by: str) -> None:
         """Take note of an incumbent, if it is better than the last."""
         if bottleneck_ms < self.bottleneck_ms:
-            self.events.append(Event(self.seconds, bottleneck_ms, self.lower_bound_ms, by))
+            self._add(Event(self.seconds, bottleneck_ms, self.lower_bound_ms, by))
 
     def prove(self, lower_bound_ms: float, by: str) -> None:
         """Take note of a bound, if it is better than the last."""
         if lower_bound_ms > self.lower_bound_ms:
-            self.events.append(Event(self.seconds, self.bottleneck_ms, lower_bound_ms, by))
+            self._add(Event(self.seconds, self.bottleneck_ms, lower_bound_ms, by))
+
+    def _add(self, event: Event) -> None:
+        self.events.append(event)
+        if self.watch is not None:
+            self.watch(event)
 
     def document(self) -> list[dict[str, object]]:
         """Return the events as JSON has them; null where there is no incumbent yet."""

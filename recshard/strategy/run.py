@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recshard.errors import InputError, nearest
 from recshard.problem import PlacementProblem, check_problem
 from recshard.shards import WHOLE, SplitRules, cut
+from recshard.strategy.history import Event, History
 from recshard.strategy.result import OPTIMAL_GAP, Solution, solution
 from recshard.strategy.stop import Stop, after_seconds, all_of, any_of, at_gap, when_stagnant
 
@@ -31,6 +33,7 @@ class StrategyOptions:
         solver: of the MILP, by PuLP's name.
         rules: whether and how tables may be cut into shards; the baselines keep them whole.
         solver_log: where strategies with a MILP write what its solver printed.
+        watch: is told of every better incumbent or bound of `recshard` and `search` as it comes.
     """
 
     time_limit: float | None = None
@@ -38,6 +41,7 @@ class StrategyOptions:
     solver: str = "highs"
     rules: SplitRules = WHOLE
     solver_log: Path | None = None
+    watch: Callable[[Event], None] | None = None
 
     def __post_init__(self) -> None:
         """Raise InputError for a time limit that is not above zero, or a negative seed."""
@@ -70,15 +74,16 @@ def run_strategy(name: str, problem: PlacementProblem, options: StrategyOptions 
         return _milp(name, problem, options)
     if name in ("recshard", "search"):
         seconds = _SEARCH_SECONDS if limit is None else limit
+        history = History(watch=options.watch)
         if name == "search":
             from recshard.strategy.search import search
 
-            return search(problem, any_of(_searched(), after_seconds(seconds)), options.seed, options.rules)
+            stop = any_of(_searched(), after_seconds(seconds))
+            return search(problem, stop, options.seed, options.rules, history)
         from recshard.strategy.combined import recshard
 
-        return recshard(
-            problem, seconds, _searched(), options.seed, options.solver, options.rules, options.solver_log
-        )
+        how = (options.seed, options.solver, options.rules, options.solver_log, history)
+        return recshard(problem, seconds, _searched(), *how)
     from recshard.strategy.greedy import GREEDY_COSTS, greedy
 
     return greedy(problem, GREEDY_COSTS[name], options.rules)

@@ -16,6 +16,7 @@ from recshard.problem import PlacementProblem
 from recshard.shards import SplitRules, most_shards
 from recshard.strategy.bound import lower_bound_ms
 from recshard.strategy.combined import neighbourhoods, recshard
+from recshard.strategy.history import Event
 from recshard.strategy.run import StrategyOptions, run_strategy
 from recshard.strategy.search import search
 from recshard.strategy.stop import after_rounds, any_of, at_gap
@@ -170,3 +171,11 @@ def test_a_table_cut_as_far_as_allowed_sets_the_bound_with_the_state_of_every_ro
     assert found.placement.shards is not None
     assert np.bincount(found.placement.shards.table)[0] == 2
     assert found.gap < 1e-3
+
+
+@pytest.mark.parametrize("strategy", ["recshard", "search"])
+def test_who_watches_is_told_of_every_event_as_it_comes(strategy: str) -> None:
+    told: list[Event] = []
+    found = run_strategy(strategy, many_tables(), StrategyOptions(time_limit=1.0, watch=told.append))
+    assert [event.seconds for event in told] == [event.seconds for event in found.history]
+    assert len(told) > 1
