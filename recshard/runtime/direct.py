@@ -1,0 +1,172 @@
+"""Rows of a file read past the page cache, many reads in flight at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numpy.typing import NDArray
+
+from recshard.errors import InputError
+from recshard.problem import IntArray
+
+BLOCK = 4096  # bytes: what O_DIRECT wants offsets, lengths and addresses to be multiples of
+_O_DIRECT = getattr(os, "O_DIRECT", 0)
+
+# libc's own, so that a kernel without the interpreter's lock waits for the disk.
+_pread: Any = types.ExternalFunction("pread", types.intp(types.intc, types.uintp, types.uintp, types.intp))
+
+
+class DirectReader:
+    """Reads single rows of a file of rows of equal size; a context manager. One `gather` at a time.
+
+    Every row is read from the disk whenever it is asked for, as the 4 KiB blocks in which it lies: nothing stays
+    in memory.
+    """
+
+    def __init__(self, path: str | Path, rows: int, row_bytes: int, threads: int = 16) -> None:
+        """Open the file.
+
+        Args:
+            path: the file, row after row from its first byte.
+            rows: how many; what comes behind them is not read.
+            row_bytes: of each.
+            threads: reads in flight at once.
+
+        Raises:
+            InputError: the file cannot be opened, is on a file system whose page cache cannot be bypassed, or is
+                shorter than its rows.
+        """
+        self.path, self.rows, self.row_bytes, self.threads = Path(path), rows, row_bytes, threads
+        self._file = _open(self.path)
+        found = os.fstat(self._file).st_size
+        if found < rows * row_bytes:
+            self.close()
+            raise InputError(
+                f"{path}: found {found} bytes; accepted: at least the {rows * row_bytes} bytes of {rows} rows of "
+                f"{row_bytes}; it was cut short: write it again"
+            )
+        self._span = -(-row_bytes // BLOCK) * BLOCK + BLOCK  # a row may begin in one block and end in the next
+        store = np.empty(threads * self._span + BLOCK, dtype=np.uint8)
+        start = -store.ctypes.data % BLOCK
+        self._blocks = store[start : start + threads * self._span].reshape(threads, self._span)
+        self._try()
+
+    def gather(self, slots: IntArray) -> NDArray[np.uint8]:
+        """Return rows by their number, uint8, shape (n, row_bytes).
+
+        Args:
+            slots: from 0 to rows − 1, in any order and as often as you like, int64, shape (n,).
+
+        Raises:
+            InputError: a slot beyond the rows, or a read that failed.
+        """
+        n = len(slots)
+        out = np.empty((n, self.row_bytes), dtype=np.uint8)
+        if not n:
+            return out
+        if slots.min() < 0 or slots.max() >= self.rows:
+            wrong = slots[(slots < 0) | (slots >= self.rows)][0]
+            raise InputError(f"{self.path}: found slot {wrong}; accepted: 0 to {self.rows - 1}")
+        bounds = np.linspace(0, n, min(self.threads, n) + 1).astype(np.int64)
+        if len(bounds) == 2:
+            self._read(0, slots, out)
+            return out
+        parts = [slice(a, b) for a, b in pairwise(bounds)]
+        waiting = [
+            _pool(self.threads).submit(self._read, number, slots[part], out[part])
+            for number, part in enumerate(parts)
+        ]
+        for one in waiting:
+            one.exception()  # all are over before the first error is raised, and the blocks free again
+        for one in waiting:
+            one.result()
+        return out
+
+    def close(self) -> None:
+        """Close the file; again is harmless."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> DirectReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", -1) >= 0:
+            self.close()
+
+    def _read(self, number: int, slots: IntArray, out: NDArray[np.uint8]) -> None:
+        at = _read_rows(self._file, slots, self._blocks[number], out)
+        if at < len(slots):
+            raise InputError(f"{self.path}: cannot be read at row {slots[at]}: {self._reason(int(slots[at]))}")
+
+    def _reason(self, slot: int) -> str:
+        """Return why a row cannot be read: what the system says when it is asked for once more."""
+        try:
+            os.preadv(self._file, [self._blocks[0]], slot * self.row_bytes // BLOCK * BLOCK)
+        except OSError as error:
+            return error.strerror or str(error)
+        return "the file was cut short or a read was interrupted"
+
+    def _try(self) -> None:
+        """Read a block: some file systems open a file past the page cache and refuse to read it so."""
+        try:
+            os.preadv(self._file, [self._blocks[0][:BLOCK]], 0)
+        except OSError as error:
+            self.close()
+            raise _refused(self.path, error) from None
+
+
+def _open(path: Path) -> int:
+    if not _O_DIRECT:
+        raise _refused(path, OSError(errno.EINVAL, "this system has no O_DIRECT"))
+    try:
+        return os.open(path, os.O_RDONLY | _O_DIRECT | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise _refused(path, error) from None
+
+
+def _refused(path: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{path}: cannot be read past the page cache (O_DIRECT): {error.strerror or error}; accepted: a folder on "
+        "a local disk (ext4, xfs, btrfs and most others), not in memory; choose another folder"
+    )
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """The threads that all readers share: a model has more files than reads that a disk serves at once."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="direct-read")
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_rows(file: int, slots: IntArray, block: NDArray[np.uint8], out: NDArray[np.uint8]) -> int:
+    """Write rows to `out`, shape (n, row_bytes); return where it stopped: at the end, or at one not read whole."""
+    # One read a row into the same few blocks, from which the row is copied.
+    size = out.shape[1]
+    for i in range(len(slots)):
+        begin = slots[i] * size
+        first = begin // BLOCK * BLOCK
+        ahead = begin - first
+        length = (ahead + size + BLOCK - 1) // BLOCK * BLOCK
+        if _pread(file, block.ctypes.data, length, first) < ahead + size:
+            return i
+        out[i, :] = block[ahead : ahead + size]
+    return len(slots)

@@ -1,0 +1,120 @@
+import ctypes
+import errno
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from recshard.errors import InputError
+from recshard.runtime.direct import DirectReader
+
+
+def written(folder: Path, rows: int, row_bytes: int, seed: int = 0) -> tuple[Path, np.ndarray]:
+    content = np.random.default_rng(seed).integers(0, 256, (rows, row_bytes), dtype=np.uint8)
+    path = folder / "rows.bin"
+    content.tofile(path)
+    return path, content
+
+
+def resident_pages(path: Path) -> int:
+    """Return how many pages of a file the system keeps in memory, after mincore(2)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        pages = -(-len(mapped) // mmap.PAGESIZE)
+        flags = (ctypes.c_ubyte * pages)()
+        window = (ctypes.c_ubyte * len(mapped)).from_buffer(mapped)
+        found = libc.mincore(ctypes.c_void_p(ctypes.addressof(window)), ctypes.c_size_t(len(mapped)), flags)
+        del window
+        assert found == 0, os.strerror(ctypes.get_errno())
+        return sum(flag & 1 for flag in flags)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    row_bytes=st.one_of(st.integers(1, 300), st.integers(4000, 9000), st.sampled_from([4096, 8192])),
+    rows=st.integers(1, 60),
+    lookups=st.integers(0, 50),
+    threads=st.sampled_from([1, 3, 16]),
+    seed=st.integers(0, 99),
+)
+def test_rows_are_those_of_the_file_wherever_they_straddle_blocks(
+    tmp_path: Path, row_bytes: int, rows: int, lookups: int, threads: int, seed: int
+) -> None:
+    path, content = written(tmp_path, rows, row_bytes, seed)
+    slots = np.random.default_rng(seed).integers(0, rows, lookups)
+    with DirectReader(path, rows, row_bytes, threads) as reader:
+        assert np.array_equal(reader.gather(slots), content[slots])
+        assert np.array_equal(reader.gather(np.arange(rows)), content)
+
+
+def test_what_was_read_is_not_kept_in_memory(tmp_path: Path) -> None:
+    path, _ = written(tmp_path, 4000, 256)
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = resident_pages(path)
+    with DirectReader(path, 4000, 256) as reader:
+        reader.gather(np.arange(4000))
+    assert resident_pages(path) <= before
+    path.read_bytes()
+    assert resident_pages(path) == 250, "the probe itself sees pages that are kept"
+
+
+def test_rows_written_through_a_memory_map_are_read_once_it_is_flushed(tmp_path: Path) -> None:
+    path, _ = written(tmp_path, 100, 64)
+    rows = np.memmap(path, dtype=np.uint8, mode="r+", shape=(100, 64))
+    with DirectReader(path, 100, 64) as reader:
+        reader.gather(np.arange(100))
+        rows[42] = 7
+        rows.flush()
+        assert (reader.gather(np.array([42])) == 7).all()
+
+
+def test_a_file_that_was_cut_short_is_refused_with_its_size(tmp_path: Path) -> None:
+    path, _ = written(tmp_path, 10, 100)
+    with pytest.raises(InputError, match=r"found 1000 bytes; accepted: at least the 1100 bytes of 11 rows of 100"):
+        DirectReader(path, 11, 100)
+    with DirectReader(path, 10, 100) as reader:
+        os.truncate(path, 500)
+        with pytest.raises(InputError, match=r"rows\.bin: cannot be read at row 5: .*cut short"):
+            reader.gather(np.arange(10))
+
+
+def test_slots_beyond_the_rows_are_refused(tmp_path: Path) -> None:
+    path, _ = written(tmp_path, 10, 100)
+    with DirectReader(path, 5, 100) as reader, pytest.raises(InputError, match="found slot 5; accepted: 0 to 4"):
+        reader.gather(np.array([1, 5]))
+
+
+def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.bin: cannot be read: No such file"):
+        DirectReader(tmp_path / "none.bin", 1, 1)
+
+
+@pytest.mark.parametrize("refusing", ["open", "preadv"])
+def test_a_file_system_that_has_only_cached_reads_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusing: str
+) -> None:
+    path, _ = written(tmp_path, 10, 100)
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, refusing, refuse)
+    with pytest.raises(InputError, match=r"cannot be read past the page cache .*choose another folder"):
+        DirectReader(path, 10, 100)
+
+
+def test_files_are_closed_again(tmp_path: Path) -> None:
+    path, _ = written(tmp_path, 10, 100)
+    before = len(os.listdir("/proc/self/fd"))
+    with DirectReader(path, 10, 100) as reader:
+        assert len(os.listdir("/proc/self/fd")) == before + 1
+    reader.close()
+    dropped = DirectReader(path, 10, 100)
+    del dropped
+    assert len(os.listdir("/proc/self/fd")) == before
