@@ -1,0 +1,86 @@
+"""Lookups in one part: pooled sums of its rows, with sparse gradients for the rows read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from recshard.runtime.memory import Block
+
+
+class DirectRows:
+    """Rows of a part in a file, read past the page cache; what was written to its memory map is flushed before."""
+
+    def __init__(self, block: Block) -> None:
+        from recshard.runtime.direct import DirectReader
+
+        assert block.file is not None
+        rows, columns = block.tensor.shape
+        self._block = block
+        self._flushed = -1
+        self._reader = DirectReader(block.file.path, rows, columns * block.tensor.dtype.itemsize)
+
+    def gather(self, weight: Tensor, slots: Tensor) -> Tensor:
+        """Return the rows in `slots`, shape (n, columns)."""
+        if weight._version != self._flushed:
+            assert self._block.file is not None
+            self._block.file.flush()
+            self._flushed = weight._version
+        read = torch.from_numpy(self._reader.gather(slots.numpy()))
+        return read.view(weight.dtype).view(len(slots), weight.shape[1])
+
+
+class _Gather(torch.autograd.Function):
+    """Distinct rows of a part → a small table of them, whose gradient is the sparse gradient of the part."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, slots: Tensor, rows: DirectRows) -> Tensor:
+        ctx.slots, ctx.shape = slots, weight.shape
+        return rows.gather(weight, slots)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = gradients
+        sparse = torch.sparse_coo_tensor(
+            ctx.slots[None], gradient, ctx.shape, is_coalesced=True, check_invariants=False
+        )
+        return sparse, None, None
+
+
+_gather = cast(Callable[[Tensor, Tensor, DirectRows], Tensor], _Gather.apply)
+
+
+def pooled(
+    weight: Tensor, slots: Tensor, offsets: Tensor, weights: Tensor | None, direct: DirectRows | None = None
+) -> Tensor:
+    """Return the sum of the rows in each bag, shape (bags, columns).
+
+    Args:
+        weight: rows of the part, shape (rows, columns).
+        slots: rows looked up, int64, shape (n,).
+        offsets: where each bag begins, and the end, int64, shape (bags + 1,).
+        weights: of each lookup in the sum, shape (n,); None: all are 1.
+        direct: where to read the rows instead.
+    """
+    device = weight.device
+    if weights is not None:
+        weights = weights.to(device, weight.dtype)
+    if direct is not None and len(slots):
+        distinct, slots = torch.unique(slots, return_inverse=True)
+        rows = _gather(weight, distinct, direct)
+        return functional.embedding_bag(
+            slots, rows, offsets, mode="sum", include_last_offset=True, per_sample_weights=weights
+        )
+    return functional.embedding_bag(
+        slots.to(device, non_blocking=True),
+        weight,
+        offsets.to(device, non_blocking=True),
+        mode="sum",
+        sparse=True,
+        include_last_offset=True,
+        per_sample_weights=weights,
+    )

@@ -1,0 +1,138 @@
+"""Optimizers that read and write only the rows that a step looked up: SGD and row-wise Adagrad.
+
+A step's gradient is sparse; lookups of one row are added up first, so that every row is written once. Arithmetic
+is float32, whatever the rows are stored as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from recshard.errors import InputError
+from recshard.plan.plan import Plan
+from recshard.runtime.table_parts import TableParts, new_states
+
+EXECUTED = ("sgd", "rowwise_adagrad")
+
+
+class RowOptimizer(Optimizer):
+    """SGD and row-wise Adagrad over parameters with sparse gradients, a rule for each group of them.
+
+    Attributes:
+        state: for row-wise Adagrad `sum`, the running sum of mean squared gradients of each row, float32,
+            shape (rows,), in the same memory as the rows.
+    """
+
+    def __init__(self, groups: Iterable[dict[str, Any]], lr: float, eps: float = 1e-8) -> None:
+        """Take groups of parameters.
+
+        Args:
+            groups: each with `params`, `rule` (`sgd` or `rowwise_adagrad`) and, for row-wise Adagrad, `states`: of
+                each parameter.
+            lr: learning rate.
+            eps: added to the root of the state.
+        """
+        if not lr >= 0:
+            raise InputError(f"lr: found {lr}; accepted: 0 or more")
+        super().__init__(list(groups), {"lr": lr, "eps": eps})
+        for group in self.param_groups:
+            for weight, total in zip(group["params"], group.pop("states", ()), strict=False):
+                self.state[weight]["sum"] = total
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update the rows that the gradients are about; return what `closure` returns."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            for group in self.param_groups:
+                for weight in group["params"]:
+                    if weight.grad is not None:
+                        total = self.state[weight]["sum"] if group["rule"] == "rowwise_adagrad" else None
+                        _update(weight, weight.grad, total, group["lr"], group["eps"])
+        return loss
+
+
+class SGD(RowOptimizer):
+    """w −= lr · g, for the rows in the gradient."""
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float) -> None:
+        """Take parameters with sparse gradients."""
+        super().__init__([{"params": list(params), "rule": "sgd"}], lr)
+
+
+class RowwiseAdagrad(RowOptimizer):
+    """s += mean(g²) over the row; w −= lr · g ÷ (√s + eps), for the rows in the gradient, as FBGEMM has it."""
+
+    def __init__(
+        self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8, states: Iterable[Tensor] | None = None
+    ) -> None:
+        """Take parameters with sparse gradients.
+
+        Args:
+            states: a number a row for each parameter, float32, shape (rows,); None: zeros where the parameter is.
+        """
+        weights = list(params)
+        sums = [w.new_zeros(len(w), dtype=torch.float32) for w in weights] if states is None else list(states)
+        super().__init__([{"params": weights, "rule": "rowwise_adagrad", "states": sums}], lr, eps)
+
+
+def optimizer_for(
+    module: nn.Module, plan: Plan, lr: float, *, eps: float = 1e-8, optimizer: str | None = None
+) -> RowOptimizer:
+    """Return one optimizer for all parts in a module: each table's rows are updated as the plan declares it.
+
+    Args:
+        optimizer: for all tables, in place of what is declared; the plan's bytes are those of what is declared.
+
+    Raises:
+        InputError: an optimizer that is not executed, or no room for its state on a disk.
+    """
+    declared = {table.name: optimizer or table.optimizer for table in plan.tables.tables}
+    tables: dict[str, list[TableParts]] = {rule: [] for rule in EXECUTED}
+    for table in module.modules():
+        if not isinstance(table, TableParts):
+            continue
+        rule = declared[table.remap.table]
+        if rule not in tables:
+            raise InputError(
+                f"table '{table.remap.table}': optimizer: found '{rule}'; the runtime executes "
+                f"{', '.join(EXECUTED)}; declare one of these, or give optimizer='rowwise_adagrad' or 'sgd'"
+            )
+        tables[rule].append(table)
+    groups: list[dict[str, Any]] = []
+    for rule, mine in tables.items():
+        if mine:
+            group: dict[str, Any] = {"params": [w for table in mine for w in table.weights], "rule": rule}
+            groups.append(group | ({"states": new_states(mine)} if rule == "rowwise_adagrad" else {}))
+    return RowOptimizer(groups, lr, eps)
+
+
+def _update(weight: Tensor, gradient: Tensor, total: Tensor | None, lr: float, eps: float) -> None:
+    if not gradient.is_sparse:
+        raise TypeError("rows are updated from sparse gradients; found a dense one")
+    if gradient.dtype != torch.float32:
+        gradient = gradient.to(torch.float32)
+    gradient = gradient.coalesce()
+    rows, values = gradient.indices()[0], gradient.values()
+    if not len(rows):
+        return
+    if total is not None:
+        sums = total.index_select(0, rows) + values.square().mean(1)
+        total.index_copy_(0, rows, sums)
+        values = values / (sums.sqrt() + eps)[:, None]
+    # Every row is there once: it is read, and written without atomics, which memory across a bus may not have.
+    updated = weight.index_select(0, rows).to(torch.float32).sub_(values, alpha=lr)
+    weight.index_copy_(0, rows, updated.to(weight.dtype))

@@ -1,0 +1,137 @@
+"""The parts of one table that a process holds, and their lookups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from recshard.errors import InputError
+from recshard.remap import Part, TableRemap
+from recshard.runtime.batch import Bags
+from recshard.runtime.file_rows import FileRoom
+from recshard.runtime.lookup import DirectRows, pooled
+from recshard.runtime.memory import Block, Kind, Wanted, allocate
+from recshard.runtime.modes import check_mode
+
+
+class TableParts(nn.Module):
+    """Some or all parts of one table, each a parameter in the memory of its tier.
+
+    The parts stay where the plan puts them: `to`, `cuda` and `half` leave them alone.
+
+    Attributes:
+        remap: of the table, with all its parts.
+        dim: of the table.
+        dtype: of the weights.
+        mode: how a bag is pooled.
+        held: the parts that are here, in the order of `weights`.
+        weights: one a part, shape (part.rows, part.columns).
+        blocks: the memory of each.
+        room: where files of the file tier are made.
+    """
+
+    def __init__(
+        self,
+        remap: TableRemap,
+        dim: int,
+        held: Sequence[Part],
+        blocks: Sequence[Block],
+        room: FileRoom,
+        *,
+        mode: str = "sum",
+        direct: bool = False,
+    ) -> None:
+        """Take parts that were allocated.
+
+        Args:
+            direct: lookups in files go past the page cache.
+
+        Raises:
+            InputError: an unknown mode.
+        """
+        super().__init__()
+        check_mode(remap.table, mode)
+        self.remap, self.dim, self.mode, self.room = remap, dim, mode, room
+        self.held, self.blocks = tuple(held), tuple(blocks)
+        self.dtype = blocks[0].tensor.dtype
+        self.weights = nn.ParameterList([nn.Parameter(block.tensor) for block in blocks])
+        self._position = {part: at for at, part in enumerate(self.held)}
+        self._direct = [DirectRows(block) if direct and block.file else None for block in blocks]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every part of the table is here."""
+        return len(self.held) == len(self.remap.parts)
+
+    def parts(self) -> Iterator[tuple[Part, nn.Parameter, Block]]:
+        """Yield every part that is here, with its rows as lookups see them and where they live."""
+        yield from zip(self.held, self.weights, self.blocks, strict=True)
+
+    def forward(self, bags: Bags) -> dict[int, Tensor]:
+        """Return the pooled rows of each shard that is here, by its index in the plan, shape (bags, columns).
+
+        A row shard gives what its rows contribute. Where shards' outputs come together is `self.device`.
+
+        Raises:
+            InputError: a row beyond the table, or weights where bags are averaged.
+        """
+        if bags.weights is not None and self.mode == "mean":
+            raise InputError(
+                f"table '{self.remap.table}': weights of lookups are accepted where bags are summed (mode='sum'); "
+                "found mode='mean'"
+            )
+        sums: dict[int, Tensor] = {}
+        for routed in self.remap.route(bags.values, bags.offsets):
+            at = self._position.get(routed.part)
+            if at is None:
+                continue
+            weights = bags.weights
+            if weights is not None and routed.lookups is not None:
+                weights = weights.index_select(0, torch.from_numpy(routed.lookups).to(weights.device))
+            found = pooled(
+                self.weights[at],
+                torch.from_numpy(routed.slots),
+                torch.from_numpy(routed.offsets),
+                weights,
+                self._direct[at],
+            ).to(self.device)
+            shard = routed.part.shard
+            sums[shard] = sums[shard] + found if shard in sums else found
+        if self.mode == "mean":
+            size = torch.from_numpy(bags.lengths).clamp(min=1).to(self.device, self.dtype)[:, None]
+            sums = {shard: total / size for shard, total in sums.items()}
+        return sums
+
+    @property
+    def device(self) -> torch.device:
+        """Where pooled rows come out: on the GPU where it holds or reads one of the parts."""
+        return next((w.device for w in self.weights if w.is_cuda), torch.device("cpu"))
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        return self
+
+
+def wanted_parts(held: Sequence[Part], kinds: Sequence[Kind], dtype: torch.dtype) -> list[Wanted]:
+    """Return what to allocate for the weights of some parts, `kinds` being the memory of each tier."""
+    return [Wanted(kinds[part.tier], (part.rows, part.columns), dtype) for part in held]
+
+
+def new_states(tables: Sequence[TableParts]) -> list[Tensor]:
+    """Return a float32 number for every row of every part, 0 at first, in the same memory as the part's rows.
+
+    Raises:
+        InputError: a file does not fit on its disk.
+    """
+    found: list[Tensor] = []
+    for room in dict.fromkeys(table.room for table in tables):
+        wanted = [
+            Wanted(block.kind, (part.rows,), torch.float32)
+            for table in tables
+            if table.room is room
+            for part, _, block in table.parts()
+        ]
+        found += [block.tensor for block in allocate(wanted, room)]
+    return found
