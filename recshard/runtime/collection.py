@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-import torch
 from torch import Tensor, nn
 
+from recshard.errors import InputError
 from recshard.plan.plan import Plan
 from recshard.remap import TableRemap
 from recshard.runtime.batch import Batch
 from recshard.runtime.device import DeviceShards
+from recshard.runtime.modes import modes_of
+from recshard.runtime.pooling import put_together, shards_by_feature
+from recshard.runtime.weights import Weights, load_whole, modes_in
 from recshard.shards import Shards
 from recshard.tables import TableSet
 
@@ -43,13 +46,34 @@ class TieredEmbeddingBagCollection(nn.Module):
         folder: Path | None = None,
         direct: bool = False,
         remaps: Sequence[TableRemap] | None = None,
-        mode: str | Mapping[str, str] = "sum",
+        mode: str | Mapping[str, str] | None = None,
+        weights: Weights | None = None,
     ) -> Self:
-        """Return all tables of a plan; arguments and errors as `DeviceShards.from_plan`."""
+        """Return all tables of a plan.
+
+        Args:
+            mode: `sum` or `mean`, of all tables or by name; None: that of the `nn.EmbeddingBag` where `weights`
+                has one, else `sum`.
+            weights: every table whole, as `load_whole` accepts; None: random.
+
+        Other arguments and errors are those of `DeviceShards.from_plan` and `load_whole`.
+        """
+        own = modes_in(weights or {}, [table.name for table in plan.tables.tables])
+        modes = modes_of(plan.tables, {} if mode is None else mode)
+        for table, found in own.items():
+            if mode is not None and modes.get(table) not in (None, found):
+                raise InputError(
+                    f"table '{table}': mode: found '{modes[table]}', and its nn.EmbeddingBag has '{found}'; "
+                    "accepted: the same, or none here"
+                )
         shards = DeviceShards.from_plan(
-            plan, places=places, folder=folder, direct=direct, remaps=remaps, mode=mode
-        )
-        return cls(shards, plan.shards)
+            plan, places=places, folder=folder, direct=direct, remaps=remaps, random=weights is None,
+            mode=modes | {table: found for table, found in own.items() if table in modes},
+        )  # fmt: skip
+        module = cls(shards, plan.shards)
+        if weights is not None:
+            load_whole(module, weights)
+        return module
 
     @property
     def model(self) -> TableSet:
@@ -66,32 +90,3 @@ class TieredEmbeddingBagCollection(nn.Module):
             InputError: a batch that does not fit the model.
         """
         return put_together(self.shards(batch), self._shards_of)
-
-
-def put_together(
-    pooled: Mapping[tuple[str, int], Tensor], shards_of: Mapping[str, Sequence[Sequence[int]]]
-) -> dict[str, Tensor]:
-    """Return the pooled rows of every feature, shape (bags, dim): row shards added, column shards side by side.
-
-    Args:
-        pooled: by feature and shard, shape (bags, columns).
-        shards_of: for every feature, from the first column to the last, the shards that have the same columns.
-    """
-    out = {}
-    for feature, columns in shards_of.items():
-        ranges = []
-        for shards in columns:
-            total = pooled[feature, shards[0]]
-            for shard in shards[1:]:
-                total = total + pooled[feature, shard]
-            ranges.append(total)
-        out[feature] = ranges[0] if len(ranges) == 1 else torch.cat(ranges, 1)
-    return out
-
-
-def shards_by_feature(plan_shards: Shards, model: TableSet) -> dict[str, list[list[int]]]:
-    """Return for every feature, from the first column to the last, the shards that have the same columns."""
-    found: dict[int, dict[int, list[int]]] = {}
-    for s, (table, column) in enumerate(zip(plan_shards.table, plan_shards.first_column, strict=True)):
-        found.setdefault(int(table), {}).setdefault(int(column), []).append(s)
-    return {feature: [found[j][column] for column in sorted(found[j])] for feature, j in model.table_index.items()}

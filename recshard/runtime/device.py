@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+import torch
 from torch import Tensor, nn
 
 from recshard.errors import InputError
@@ -47,8 +48,9 @@ class DeviceShards(nn.Module):
         direct: bool = False,
         remaps: Sequence[TableRemap] | None = None,
         mode: str | Mapping[str, str] = "sum",
+        random: bool = True,
     ) -> Self:
-        """Return the parts that stand on some devices of a plan, with random rows within ± 1 ÷ √(rows).
+        """Return the parts that stand on some devices of a plan, their rows random (see `reset_parameters`).
 
         Args:
             devices: by number; None: all.
@@ -58,6 +60,7 @@ class DeviceShards(nn.Module):
             direct: lookups in the file tier go past the page cache.
             remaps: of the tables, where they are there already.
             mode: `sum` or `mean`, of all tables or by name; tables not named have `sum`.
+            random: False: rows are 0, and those in files need not be written.
 
         Raises:
             InputError: a device, tier or table that is not there, a dtype that is not executed, or a full disk.
@@ -83,15 +86,17 @@ class DeviceShards(nn.Module):
             for (j, remap), mine in zip(found.items(), held, strict=True)
         ]  # fmt: skip
         module = cls(plan.tables, tables)
-        module.reset_parameters()
+        if random:
+            module.reset_parameters()
         return module
 
     def reset_parameters(self) -> None:
         """Draw every row anew, uniform within ± 1 ÷ √(rows of its table), as DLRM does."""
         for table in self.tables:
             assert isinstance(table, TableParts)
-            for block in table.blocks:
+            for _, weight, block in table.parts():
                 nn.init.uniform_(block.host, -(table.remap.rows**-0.5), table.remap.rows**-0.5)
+                torch.autograd.graph.increment_version(weight)
 
     def forward(self, batch: Batch) -> dict[tuple[str, int], Tensor]:
         """Return what every shard adds to every feature of its table, shape (bags, columns).

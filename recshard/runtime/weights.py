@@ -1,0 +1,206 @@
+"""Whole tables ↔ parts, row by row and bit by bit, so that a model can be put into tiers and taken out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from recshard.errors import InputError, nearest
+from recshard.remap import Part
+from recshard.runtime.device import DeviceShards
+from recshard.runtime.memory import DTYPES, same_bytes
+from recshard.runtime.table_parts import TableParts
+
+_AT_ONCE = 1 << 26  # bytes copied at once
+
+Weights: TypeAlias = Mapping[str, Tensor] | Mapping[str, nn.EmbeddingBag] | nn.ModuleDict
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What makes two tables interchangeable."""
+
+    rows: int
+    dim: int
+    dtype: torch.dtype
+
+
+def tables_in(module: nn.Module) -> dict[str, TableParts]:
+    """Return the tables that have parts in a module, by name."""
+    return {m.remap.table: m for m in module.modules() if isinstance(m, TableParts)}
+
+
+def model_of(module: nn.Module) -> dict[str, Shape]:
+    """Return the shape of every table of the model that a module holds parts of, also of those it has none of."""
+    found: dict[str, Shape] = {}
+    for inner in module.modules():
+        if isinstance(inner, DeviceShards):
+            found |= {t.name: Shape(t.rows, t.dim, DTYPES[t.dtype]) for t in inner.model.tables}
+        elif isinstance(inner, TableParts):
+            found.setdefault(inner.remap.table, Shape(inner.remap.rows, inner.dim, inner.dtype))
+    return found
+
+
+def load_whole(module: nn.Module, weights: Weights) -> None:
+    """Write whole tables into the parts that a module holds; nothing is written unless every table fits.
+
+    Args:
+        module: a runtime module, or one that contains some.
+        weights: every table of the model, shape (rows, dim), or its `nn.EmbeddingBag`; also a state dict, whose
+            names `embedding_bags.item.weight` and `item.weight` stand for table `item`.
+
+    Raises:
+        InputError: another model (the differences are named), or an `nn.EmbeddingBag` with an option that lookups
+            in parts do not have.
+    """
+    tables, model = tables_in(module), model_of(module)
+    given = named_tables(weights, model)
+    check_model(model, {name: shape_of(weight) for name, weight in given.items()}, "weights")
+    for name, table in tables.items():
+        write_table(table, given[name])
+
+
+def whole(module: nn.Module) -> dict[str, Tensor]:
+    """Return every table in a module, shape (rows, dim), on the CPU.
+
+    Raises:
+        InputError: the module has only some parts of a table.
+    """
+    return {name: whole_table(table) for name, table in tables_in(module).items()}
+
+
+def write_table(table: TableParts, weight: Tensor) -> None:
+    """Write the rows of a whole table, shape (rows, dim), into the parts that are here."""
+    with torch.no_grad():
+        for part, parameter, block in table.parts():
+            columns = weight.detach()[:, part.first_column : part.first_column + part.columns]
+            _synchronise(block.tensor)
+            for slots, rows in _pieces(table, part, weight.dtype.itemsize):
+                read = columns.index_select(0, rows.to(weight.device))
+                same_bytes(block.host)[slots].copy_(same_bytes(read))
+            # The bytes may have been written behind the parameter's back; what was kept of them is out of date.
+            torch.autograd.graph.increment_version(parameter)
+
+
+def whole_table(table: TableParts, out: Tensor | None = None) -> Tensor:
+    """Return a whole table on the CPU, shape (rows, dim).
+
+    Args:
+        out: where to write the rows and columns that are here, leaving the others as they are.
+
+    Raises:
+        InputError: without `out`, only some parts of the table are here.
+    """
+    if out is None:
+        if not table.is_whole:
+            raise InputError(
+                f"table '{table.remap.table}': {len(table.held)} of its {len(table.remap.parts)} parts are here; "
+                "accepted: all of them; gather the table from the devices of the plan"
+            )
+        out = torch.empty(table.remap.rows, table.dim, dtype=table.dtype)
+    for part, _, block in table.parts():
+        columns = same_bytes(out)[:, part.first_column : part.first_column + part.columns]
+        _synchronise(block.tensor)
+        for slots, rows in _pieces(table, part, table.dtype.itemsize):
+            columns[rows] = same_bytes(block.host)[slots].cpu()
+    return out
+
+
+def named_tables(weights: Weights, model: Iterable[str]) -> dict[str, Tensor]:
+    """Return tensors by name of the table, of whatever `load_whole` accepts.
+
+    Raises:
+        InputError: what is no table, a table that is there twice, or an `nn.EmbeddingBag` that is not accepted.
+    """
+    found: dict[str, Tensor] = {}
+    for name, value in _named(weights, model):
+        if isinstance(value, nn.EmbeddingBag):
+            check_embedding_bag(name, value)
+            value = value.weight
+        if not isinstance(value, Tensor):
+            raise InputError(
+                f"weights: '{name}': found {type(value).__name__}; accepted: a tensor or an nn.EmbeddingBag"
+            )
+        if name in found:
+            raise InputError(f"weights: table '{name}' is there under two names; give it once")
+        found[name] = value
+    return found
+
+
+def modes_in(weights: Weights, model: Iterable[str]) -> dict[str, str]:
+    """Return the mode of every table that is given as an `nn.EmbeddingBag`."""
+    return {name: bag.mode for name, bag in _named(weights, model) if isinstance(bag, nn.EmbeddingBag)}
+
+
+def _named(weights: Weights, model: Iterable[str]) -> Iterator[tuple[str, object]]:
+    known = set(model)
+    for key, value in weights.items():
+        yield key if key in known else key.rpartition("embedding_bags.")[2].removesuffix(".weight"), value
+
+
+def check_embedding_bag(name: str, bag: nn.EmbeddingBag) -> None:
+    """Raise InputError where an `nn.EmbeddingBag` has an option that lookups in parts do not have."""
+    found = {
+        "max_norm": (bag.max_norm, None),
+        "padding_idx": (bag.padding_idx, None),
+        "scale_grad_by_freq": (bag.scale_grad_by_freq, False),
+    }
+    for field, (value, accepted) in found.items():
+        if value != accepted:
+            raise InputError(
+                f"table '{name}': nn.EmbeddingBag with {field}={value}; accepted: {field}={accepted}: parts of a "
+                "table know nothing of each other's rows"
+            )
+    if bag.mode == "max":
+        raise InputError(f"table '{name}': nn.EmbeddingBag with mode='max'; accepted: sum, mean")
+
+
+def shape_of(weight: Tensor) -> Shape:
+    """Return the shape of a whole table."""
+    rows, dim = weight.shape if weight.ndim == 2 else (0, 0)
+    return Shape(rows, dim, weight.dtype)
+
+
+def check_model(expected: Mapping[str, Shape], found: Mapping[str, Shape], source: str) -> None:
+    """Raise InputError, naming the differences, unless two models have the same tables."""
+    differences = [f"table '{name}' is missing" for name in expected if name not in found]
+    differences += [
+        f"table '{name}' is not the plan's{nearest(name, expected)}" for name in found if name not in expected
+    ]
+    for name, shape in expected.items():
+        if name in found:
+            differences += [
+                f"table '{name}': {field}: found {_word(getattr(found[name], field))}, the plan has "
+                f"{_word(getattr(shape, field))}"
+                for field in ("rows", "dim", "dtype")
+                if getattr(found[name], field) != getattr(shape, field)
+            ]
+    if differences:
+        more = len(differences) - 5
+        raise InputError(
+            f"{source}: another model than the plan's: {'; '.join(differences[:5])}"
+            f"{f' and {more} more' if more > 0 else ''}; nothing was changed: plan for this model, or load its own"
+        )
+
+
+def _pieces(table: TableParts, part: Part, item: int) -> Iterable[tuple[slice, Tensor]]:
+    """Yield slots of a part and the rows that they hold, some at a time."""
+    rows = torch.from_numpy(table.remap.rows_of(part))
+    step = max(1, _AT_ONCE // (part.columns * item))
+    for start in range(0, part.rows, step):
+        mine = rows[start : start + step]
+        yield slice(start, start + len(mine)), mine
+
+
+def _word(value: object) -> str:
+    return str(value).removeprefix("torch.")
+
+
+def _synchronise(tensor: Tensor) -> None:
+    """Wait for what the GPU still has to do: pinned memory is read and written from here without asking it."""
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)
