@@ -72,7 +72,9 @@ def read_batch(batch: Batch, known: Collection[str], needed: Collection[str]) ->
     for feature in needed:
         if feature not in bags:
             raise InputError(f"batch: feature '{feature}' is missing; found: {_some(bags)}; give it empty bags")
-    sizes = {len(b): feature for feature, b in bags.items()}
+    sizes: dict[int, str] = {}
+    for feature, own in bags.items():
+        sizes.setdefault(len(own), feature)
     if len(sizes) > 1:
         (one, first), (other, second) = list(sizes.items())[:2]
         raise InputError(

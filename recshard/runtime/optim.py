@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from recshard.errors import InputError
 from recshard.plan.plan import Plan
+from recshard.runtime.memory import Block
 from recshard.runtime.table_parts import TableParts, new_states
 
 EXECUTED = ("sgd", "rowwise_adagrad")
@@ -24,15 +25,15 @@ class RowOptimizer(Optimizer):
     """SGD and row-wise Adagrad over parameters with sparse gradients, a rule for each group of them.
 
     Attributes:
-        state: for row-wise Adagrad `sum`, the running sum of mean squared gradients of each row, float32,
-            shape (rows,), in the same memory as the rows.
+        blocks: for the parameters of row-wise Adagrad, the running sum of mean squared gradients of each row,
+            float32, shape (rows,), in the same memory as the rows; also `state[parameter]["sum"]`.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], lr: float, eps: float = 1e-8) -> None:
         """Take groups of parameters.
 
         Args:
-            groups: each with `params`, `rule` (`sgd` or `rowwise_adagrad`) and, for row-wise Adagrad, `states`: of
+            groups: each with `params`, `rule` (`sgd` or `rowwise_adagrad`) and, for row-wise Adagrad, `blocks`: of
                 each parameter.
             lr: learning rate.
             eps: added to the root of the state.
@@ -40,9 +41,36 @@ class RowOptimizer(Optimizer):
         if not lr >= 0:
             raise InputError(f"lr: found {lr}; accepted: 0 or more")
         super().__init__(list(groups), {"lr": lr, "eps": eps})
+        self.blocks: dict[nn.Parameter, Block] = {}
         for group in self.param_groups:
-            for weight, total in zip(group["params"], group.pop("states", ()), strict=False):
-                self.state[weight]["sum"] = total
+            self.blocks |= zip(group["params"], group.pop("blocks", ()), strict=False)
+        self._keep()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Read what `state_dict` returned, into the memory where the state is.
+
+        Raises:
+            InputError: the state of other parameters; nothing was changed.
+        """
+        weights = [weight for group in self.param_groups for weight in group["params"]]
+        numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+        sums = [state_dict["state"].get(number, {}).get("sum") for number in numbers]
+        found = [None if total is None else tuple(total.shape) for total in sums]
+        accepted = [(len(weight),) if weight in self.blocks else None for weight in weights]
+        if found != accepted:
+            raise InputError(
+                f"optimizer state: found sums of shapes {found[:8]}…; accepted: {accepted[:8]}…; it is of another "
+                "plan: load a checkpoint, which is of whole tables"
+            )
+        super().load_state_dict(state_dict)
+        for weight, total in zip(weights, sums, strict=True):
+            if weight in self.blocks:
+                self.blocks[weight].tensor.copy_(total)
+        self._keep()
+
+    def _keep(self) -> None:
+        for weight, block in self.blocks.items():
+            self.state[weight]["sum"] = block.tensor
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -60,7 +88,7 @@ class RowOptimizer(Optimizer):
             for group in self.param_groups:
                 for weight in group["params"]:
                     if weight.grad is not None:
-                        total = self.state[weight]["sum"] if group["rule"] == "rowwise_adagrad" else None
+                        total = self.state[weight]["sum"] if weight in self.blocks else None
                         _update(weight, weight.grad, total, group["lr"], group["eps"])
         return loss
 
@@ -76,17 +104,12 @@ class SGD(RowOptimizer):
 class RowwiseAdagrad(RowOptimizer):
     """s += mean(g²) over the row; w −= lr · g ÷ (√s + eps), for the rows in the gradient, as FBGEMM has it."""
 
-    def __init__(
-        self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8, states: Iterable[Tensor] | None = None
-    ) -> None:
-        """Take parameters with sparse gradients.
-
-        Args:
-            states: a number a row for each parameter, float32, shape (rows,); None: zeros where the parameter is.
-        """
+    def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8) -> None:
+        """Take parameters with sparse gradients; their state is where they are, in ordinary memory."""
         weights = list(params)
-        sums = [w.new_zeros(len(w), dtype=torch.float32) for w in weights] if states is None else list(states)
-        super().__init__([{"params": weights, "rule": "rowwise_adagrad", "states": sums}], lr, eps)
+        sums = [weight.new_zeros(len(weight), dtype=torch.float32) for weight in weights]
+        blocks = [Block("cuda" if total.is_cuda else "host", total, total) for total in sums]
+        super().__init__([{"params": weights, "rule": "rowwise_adagrad", "blocks": blocks}], lr, eps)
 
 
 def optimizer_for(
@@ -116,7 +139,7 @@ def optimizer_for(
     for rule, mine in tables.items():
         if mine:
             group: dict[str, Any] = {"params": [w for table in mine for w in table.weights], "rule": rule}
-            groups.append(group | ({"states": new_states(mine)} if rule == "rowwise_adagrad" else {}))
+            groups.append(group | ({"blocks": new_states(mine)} if rule == "rowwise_adagrad" else {}))
     return RowOptimizer(groups, lr, eps)
 
 

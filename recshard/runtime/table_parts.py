@@ -119,13 +119,13 @@ def wanted_parts(held: Sequence[Part], kinds: Sequence[Kind], dtype: torch.dtype
     return [Wanted(kinds[part.tier], (part.rows, part.columns), dtype) for part in held]
 
 
-def new_states(tables: Sequence[TableParts]) -> list[Tensor]:
+def new_states(tables: Sequence[TableParts]) -> list[Block]:
     """Return a float32 number for every row of every part, 0 at first, in the same memory as the part's rows.
 
     Raises:
         InputError: a file does not fit on its disk.
     """
-    found: list[Tensor] = []
+    found: list[Block] = []
     for room in dict.fromkeys(table.room for table in tables):
         wanted = [
             Wanted(block.kind, (part.rows,), torch.float32)
@@ -133,5 +133,5 @@ def new_states(tables: Sequence[TableParts]) -> list[Tensor]:
             if table.room is room
             for part, _, block in table.parts()
         ]
-        found += [block.tensor for block in allocate(wanted, room)]
+        found += allocate(wanted, room)
     return found

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from recshard.errors import InputError, nearest
 from recshard.remap import Part
 from recshard.runtime.device import DeviceShards
-from recshard.runtime.memory import DTYPES, same_bytes
+from recshard.runtime.memory import DTYPES, Block, same_bytes
 from recshard.runtime.table_parts import TableParts
 
 _AT_ONCE = 1 << 26  # bytes copied at once
@@ -75,15 +75,10 @@ def whole(module: nn.Module) -> dict[str, Tensor]:
 
 def write_table(table: TableParts, weight: Tensor) -> None:
     """Write the rows of a whole table, shape (rows, dim), into the parts that are here."""
-    with torch.no_grad():
-        for part, parameter, block in table.parts():
-            columns = weight.detach()[:, part.first_column : part.first_column + part.columns]
-            _synchronise(block.tensor)
-            for slots, rows in _pieces(table, part, weight.dtype.itemsize):
-                read = columns.index_select(0, rows.to(weight.device))
-                same_bytes(block.host)[slots].copy_(same_bytes(read))
-            # The bytes may have been written behind the parameter's back; what was kept of them is out of date.
-            torch.autograd.graph.increment_version(parameter)
+    for part, parameter, block in table.parts():
+        write_part(table, part, block, weight.detach()[:, part.first_column : part.first_column + part.columns])
+        # The bytes may have been written behind the parameter's back; what was kept of them is out of date.
+        torch.autograd.graph.increment_version(parameter)
 
 
 def whole_table(table: TableParts, out: Tensor | None = None) -> Tensor:
@@ -103,11 +98,24 @@ def whole_table(table: TableParts, out: Tensor | None = None) -> Tensor:
             )
         out = torch.empty(table.remap.rows, table.dim, dtype=table.dtype)
     for part, _, block in table.parts():
-        columns = same_bytes(out)[:, part.first_column : part.first_column + part.columns]
-        _synchronise(block.tensor)
-        for slots, rows in _pieces(table, part, table.dtype.itemsize):
-            columns[rows] = same_bytes(block.host)[slots].cpu()
+        read_part(table, part, block, out[:, part.first_column : part.first_column + part.columns])
     return out
+
+
+def write_part(table: TableParts, part: Part, block: Block, whole: Tensor) -> None:
+    """Write into the memory of a part, or of its state, its rows of `whole`, shape (rows of the table, …)."""
+    _synchronise(block.tensor)
+    to = same_bytes(block.host)
+    for slots, rows in _pieces(table, part):
+        to[slots].copy_(same_bytes(whole.index_select(0, rows.to(whole.device))))
+
+
+def read_part(table: TableParts, part: Part, block: Block, whole: Tensor) -> None:
+    """Write what the memory of a part, or of its state, holds to its rows of `whole`, shape (table's rows, …)."""
+    _synchronise(block.tensor)
+    found, to = same_bytes(block.host), same_bytes(whole)
+    for slots, rows in _pieces(table, part):
+        to[rows] = found[slots].cpu()
 
 
 def named_tables(weights: Weights, model: Iterable[str]) -> dict[str, Tensor]:
@@ -132,8 +140,13 @@ def named_tables(weights: Weights, model: Iterable[str]) -> dict[str, Tensor]:
 
 
 def modes_in(weights: Weights, model: Iterable[str]) -> dict[str, str]:
-    """Return the mode of every table that is given as an `nn.EmbeddingBag`."""
-    return {name: bag.mode for name, bag in _named(weights, model) if isinstance(bag, nn.EmbeddingBag)}
+    """Return the mode of every table that is given as an `nn.EmbeddingBag`; errors as `named_tables`."""
+    found = {}
+    for name, bag in _named(weights, model):
+        if isinstance(bag, nn.EmbeddingBag):
+            check_embedding_bag(name, bag)
+            found[name] = bag.mode
+    return found
 
 
 def _named(weights: Weights, model: Iterable[str]) -> Iterator[tuple[str, object]]:
@@ -187,10 +200,10 @@ def check_model(expected: Mapping[str, Shape], found: Mapping[str, Shape], sourc
         )
 
 
-def _pieces(table: TableParts, part: Part, item: int) -> Iterable[tuple[slice, Tensor]]:
+def _pieces(table: TableParts, part: Part) -> Iterator[tuple[slice, Tensor]]:
     """Yield slots of a part and the rows that they hold, some at a time."""
     rows = torch.from_numpy(table.remap.rows_of(part))
-    step = max(1, _AT_ONCE // (part.columns * item))
+    step = max(1, _AT_ONCE // (part.columns * table.dtype.itemsize))
     for start in range(0, part.rows, step):
         mine = rows[start : start + step]
         yield slice(start, start + len(mine)), mine
