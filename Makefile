@@ -15,12 +15,14 @@ lint: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# torch goes first and alone: packages that depend on it then find it there and fetch no other build.
+# torch goes first and alone: packages that depend on it then find it there and fetch no other build. The rest
+# comes without its dependencies, which the lock names too: torchrec asks for fbgemm-gpu, gigabytes of CUDA, and
+# the lock has its build for CPUs in its stead.
 .venv/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else "recshard needs Python 3.11 or newer, and $(PYTHON) is %d.%d; say which to use: make PYTHON=/path/to/python3.11" % v[:2])'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.lock)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	touch $@
 
