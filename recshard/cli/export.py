@@ -12,11 +12,11 @@ from recshard.cli.output import Json, emit
 
 def command(
     plan: Annotated[Path, typer.Argument(help="A plan, as `recshard plan` writes it.")],
-    to: Annotated[str, typer.Option(help="fbgemm.")],
+    to: Annotated[str, typer.Option(help="fbgemm or torchrec.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
     as_json: Json = False,
 ) -> None:
-    """Write embedding specs per device, a part for every shard and tier of a table, and the remap of its rows."""
+    """Write what the target needs: a part for every shard and tier of a table, and the remap of its rows."""
     from rich.text import Text
 
     from recshard.export import export_plan

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from recshard.errors import InputError, nearest
 from recshard.export.fbgemm import export_fbgemm
+from recshard.export.torchrec.document import export_torchrec
 from recshard.plan.plan import Plan
 
-TARGETS = ("fbgemm",)
+TARGETS = ("fbgemm", "torchrec")
 
 
 def export_plan(
@@ -18,12 +19,13 @@ def export_plan(
     """Write what the target needs into the folder `path`, and return the document written.
 
     Args:
-        to: `fbgemm`.
-        locations: where a tier stands for the target, for tier names that it does not know.
+        to: `fbgemm` or `torchrec`.
+        locations: where a tier stands for the target, for tier names that it does not know: FBGEMM's
+            `EmbeddingLocation`, or TorchRec's compute kernel.
 
     Raises:
-        InputError: unknown target, or a tier whose location is not known.
+        InputError: unknown target, a tier whose location is not known, or a plan that the target cannot have.
     """
     if to not in TARGETS:
         raise InputError(f"export target: found '{to}'{nearest(to, TARGETS)}; accepted: {', '.join(TARGETS)}")
-    return export_fbgemm(plan, path, locations)
+    return export_torchrec(plan, path, locations) if to == "torchrec" else export_fbgemm(plan, path, locations)
