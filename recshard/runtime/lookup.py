@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from recshard.profile.sorting import rising_order
 from recshard.runtime.memory import Block
+from recshard.runtime.row_kernels import gradient_of_weights, sum_by_row
 
 
 class DirectRows:
@@ -45,13 +48,40 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = gradients
-        sparse = torch.sparse_coo_tensor(
-            ctx.slots[None], gradient, ctx.shape, is_coalesced=True, check_invariants=False
+        return _sparse(ctx.slots, gradient, ctx.shape), None, None
+
+
+class _Pool(torch.autograd.Function):
+    """Pooled sums of a part in the CPU's memory, whose gradient names every row once."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, slots: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
+        ctx.slots, ctx.offsets, ctx.shape = slots, offsets, weight.shape
+        ctx.save_for_backward(weight if ctx.needs_input_grad[3] else None, weights)
+        return functional.embedding_bag(
+            slots, weight, offsets, mode="sum", include_last_offset=True, per_sample_weights=weights
         )
-        return sparse, None, None
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None, Tensor | None]:
+        gradient, slots, offsets = gradients[0].contiguous().numpy(), ctx.slots.numpy(), ctx.offsets.numpy()
+        weight, weights = ctx.saved_tensors
+        of_rows = of_weights = None
+        if ctx.needs_input_grad[0]:
+            factors = np.empty(0, dtype=np.float32) if weights is None else weights.detach().numpy()
+            rows, sums = sum_by_row(gradient, slots, offsets, rising_order(slots), factors)
+            of_rows = _sparse(torch.from_numpy(rows), torch.from_numpy(sums), ctx.shape)
+        if weight is not None:
+            of_weights = torch.from_numpy(gradient_of_weights(gradient, weight.detach().numpy(), slots, offsets))
+        return of_rows, None, None, of_weights
+
+
+def _sparse(rows: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
+    return torch.sparse_coo_tensor(rows[None], values, shape, is_coalesced=True, check_invariants=False)
 
 
 _gather = cast(Callable[[Tensor, Tensor, DirectRows], Tensor], _Gather.apply)
+_pool = cast(Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor], _Pool.apply)
 
 
 def pooled(
@@ -75,6 +105,8 @@ def pooled(
         return functional.embedding_bag(
             slots, rows, offsets, mode="sum", include_last_offset=True, per_sample_weights=weights
         )
+    if weight.device.type == "cpu" and weight.dtype == torch.float32:
+        return _pool(weight, slots, offsets, None if weights is None else weights.contiguous())
     return functional.embedding_bag(
         slots.to(device, non_blocking=True),
         weight,

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from recshard.errors import InputError
 from recshard.plan.plan import Plan
 from recshard.runtime.memory import Block
+from recshard.runtime.row_kernels import step_rowwise_adagrad, step_sgd
 from recshard.runtime.table_parts import TableParts, new_states
 
 EXECUTED = ("sgd", "rowwise_adagrad")
@@ -148,9 +149,19 @@ def _update(weight: Tensor, gradient: Tensor, total: Tensor | None, lr: float, e
         raise TypeError("rows are updated from sparse gradients; found a dense one")
     if gradient.dtype != torch.float32:
         gradient = gradient.to(torch.float32)
-    gradient = gradient.coalesce()
-    rows, values = gradient.indices()[0], gradient.values()
+    rows, values = gradient._indices()[0], gradient._values()
+    if weight.is_cuda or not bool((rows[1:] > rows[:-1]).all()):  # autograd forgets that rows are there once
+        gradient = gradient.coalesce()
+        rows, values = gradient.indices()[0], gradient.values()
     if not len(rows):
+        return
+    if weight.device.type == "cpu" and weight.dtype == torch.float32:
+        table, own = weight.detach().numpy(), values.contiguous().numpy()
+        if total is None:
+            step_sgd(table, rows.numpy(), own, lr)
+        else:
+            step_rowwise_adagrad(table, total.numpy(), rows.numpy(), own, lr, eps)
+        torch.autograd.graph.increment_version(weight)  # what was read for a backward pass is out of date
         return
     if total is not None:
         sums = total.index_select(0, rows) + values.square().mean(1)
