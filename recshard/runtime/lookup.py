@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from recshard.profile.sorting import rising_order
+from recshard.runtime.buffers import borrow
 from recshard.runtime.memory import Block
-from recshard.runtime.row_kernels import gradient_of_weights, sum_by_row
+from recshard.runtime.row_kernels import distinct_rows, gradient_of_weights, sum_by_row
 
 
 class DirectRows:
@@ -69,7 +70,10 @@ class _Pool(torch.autograd.Function):
         of_rows = of_weights = None
         if ctx.needs_input_grad[0]:
             factors = np.empty(0, dtype=np.float32) if weights is None else weights.detach().numpy()
-            rows, sums = sum_by_row(gradient, slots, offsets, rising_order(slots), factors)
+            order = rising_order(slots)
+            rows = distinct_rows(slots, order)
+            sums = borrow(len(rows), gradient.shape[1])
+            sum_by_row(gradient, slots, offsets, order, factors, sums)
             of_rows = _sparse(torch.from_numpy(rows), torch.from_numpy(sums), ctx.shape)
         if weight is not None:
             of_weights = torch.from_numpy(gradient_of_weights(gradient, weight.detach().numpy(), slots, offsets))

@@ -14,10 +14,25 @@ Floats: TypeAlias = NDArray[np.float32]
 
 
 @numba.njit(cache=True, nogil=True)
+def distinct_rows(slots: IntArray, order: IntArray) -> IntArray:
+    """Return the rows looked up, rising, shape (u,); `order`: places of `slots` in rising order, shape (n,)."""
+    distinct = 0
+    for i in range(len(order)):
+        distinct += i == 0 or slots[order[i]] != slots[order[i - 1]]
+    rows = np.empty(distinct, dtype=np.int64)
+    at = -1
+    for i in range(len(order)):
+        if i == 0 or slots[order[i]] != slots[order[i - 1]]:
+            at += 1
+            rows[at] = slots[order[i]]
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
 def sum_by_row(
-    gradient: Floats, slots: IntArray, offsets: IntArray, order: IntArray, weights: Floats
-) -> tuple[IntArray, Floats]:
-    """Return the rows looked up, rising, shape (u,), and the gradient of each, shape (u, columns).
+    gradient: Floats, slots: IntArray, offsets: IntArray, order: IntArray, weights: Floats, sums: Floats
+) -> None:
+    """Write the gradient of each of the `distinct_rows` to `sums`, shape (u, columns).
 
     Args:
         gradient: of every bag's sum, shape (bags, columns).
@@ -31,26 +46,19 @@ def sum_by_row(
     bag_of = np.empty(n, dtype=np.int32)
     for bag in range(len(offsets) - 1):
         bag_of[offsets[bag] : offsets[bag + 1]] = bag
-    distinct = 0
-    for i in range(n):
-        distinct += i == 0 or slots[order[i]] != slots[order[i - 1]]
-    rows = np.empty(distinct, dtype=np.int64)
-    sums = np.zeros((distinct, columns), dtype=np.float32)
     at = -1
     for i in range(n):
         lookup = order[i]
         if i == 0 or slots[lookup] != slots[order[i - 1]]:
             at += 1
-            rows[at] = slots[lookup]
-        own = gradient[bag_of[lookup]]
-        total = sums[at]
+            sums[at] = 0
+        own, total = gradient[bag_of[lookup]], sums[at]
         if len(weights):
             for c in range(columns):
                 total[c] += weights[lookup] * own[c]
         else:
             for c in range(columns):
                 total[c] += own[c]
-    return rows, sums
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
