@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recshard.problem import IntArray
-from recshard.runtime.direct import BLOCK, DirectReader
+from recshard.runtime.aio import BLOCK
+from recshard.runtime.direct import DirectReader
 
 Int32Array = NDArray[np.int32]
 ByteArray = NDArray[np.uint8]

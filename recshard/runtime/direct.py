@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -18,8 +19,8 @@ from numpy.typing import NDArray
 
 from recshard.errors import InputError
 from recshard.problem import IntArray
+from recshard.runtime.aio import BLOCK, queue
 
-BLOCK = 4096  # bytes: what O_DIRECT wants offsets, lengths and addresses to be multiples of
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 # libc's own, so that a kernel without the interpreter's lock waits for the disk.
@@ -30,7 +31,7 @@ class DirectReader:
     """Reads single rows of a file of rows of equal size; a context manager. One `gather` at a time.
 
     Every row is read from the disk whenever it is asked for, as the 4 KiB blocks in which it lies: nothing stays
-    in memory.
+    in memory. Reads go through Linux's queue of them, where there is none through threads.
     """
 
     def __init__(self, path: str | Path, rows: int, row_bytes: int, threads: int = 16) -> None:
@@ -40,7 +41,7 @@ class DirectReader:
             path: the file, row after row from its first byte.
             rows: how many; what comes behind them is not read.
             row_bytes: of each.
-            threads: reads in flight at once.
+            threads: reads in flight at once, by as many threads where the system has no queue.
 
         Raises:
             InputError: the file cannot be opened, is on a file system whose page cache cannot be bypassed, or is
@@ -48,6 +49,7 @@ class DirectReader:
         """
         self.path, self.rows, self.row_bytes, self.threads = Path(path), rows, row_bytes, threads
         self._file = _open(self.path)
+        self.close = weakref.finalize(self, os.close, self._file)  # again is harmless
         found = os.fstat(self._file).st_size
         if found < rows * row_bytes:
             self.close()
@@ -77,10 +79,22 @@ class DirectReader:
         if slots.min() < 0 or slots.max() >= self.rows:
             wrong = slots[(slots < 0) | (slots >= self.rows)][0]
             raise InputError(f"{self.path}: found slot {wrong}; accepted: 0 to {self.rows - 1}")
+        own = queue(self.threads)
+        if own is not None:
+            with own.lock:
+                at, number = own.read(self._file, slots, self._blocks, out)
+            if at < n:
+                raise self._failed(int(slots[at]), os.strerror(number) if number else None)
+            return out
+        self._gather_with_threads(slots, out)
+        return out
+
+    def _gather_with_threads(self, slots: IntArray, out: NDArray[np.uint8]) -> None:
+        n = len(slots)
         bounds = np.linspace(0, n, min(self.threads, n) + 1).astype(np.int64)
         if len(bounds) == 2:
             self._read(0, slots, out)
-            return out
+            return
         parts = [slice(a, b) for a, b in pairwise(bounds)]
         waiting = [
             _pool(self.threads).submit(self._read, number, slots[part], out[part])
@@ -90,13 +104,6 @@ class DirectReader:
             one.exception()  # all are over before the first error is raised, and the blocks free again
         for one in waiting:
             one.result()
-        return out
-
-    def close(self) -> None:
-        """Close the file; again is harmless."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
 
     def __enter__(self) -> DirectReader:
         return self
@@ -106,14 +113,13 @@ class DirectReader:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_file", -1) >= 0:
-            self.close()
-
     def _read(self, number: int, slots: IntArray, out: NDArray[np.uint8]) -> None:
         at = _read_rows(self._file, slots, self._blocks[number], out)
         if at < len(slots):
-            raise InputError(f"{self.path}: cannot be read at row {slots[at]}: {self._reason(int(slots[at]))}")
+            raise self._failed(int(slots[at]))
+
+    def _failed(self, slot: int, reason: str | None = None) -> InputError:
+        return InputError(f"{self.path}: cannot be read at row {slot}: {reason or self._reason(slot)}")
 
     def _reason(self, slot: int) -> str:
         """Return why a row cannot be read: what the system says when it is asked for once more."""

@@ -2,6 +2,7 @@ import ctypes
 import errno
 import mmap
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recshard.errors import InputError
+from recshard.runtime import direct
+from recshard.runtime.aio import queue
 from recshard.runtime.direct import DirectReader
+
+
+@pytest.fixture(params=["queue", "threads"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every statement holds of both ways to have reads in flight."""
+    if request.param == "threads":
+        monkeypatch.setattr(direct, "queue", lambda _: None)
+    elif queue(16) is None:
+        pytest.skip("the system has no queue of reads to give")
 
 
 def written(folder: Path, rows: int, row_bytes: int, seed: int = 0) -> tuple[Path, np.ndarray]:
@@ -88,6 +100,27 @@ def test_slots_beyond_the_rows_are_refused(tmp_path: Path) -> None:
     path, _ = written(tmp_path, 10, 100)
     with DirectReader(path, 5, 100) as reader, pytest.raises(InputError, match="found slot 5; accepted: 0 to 4"):
         reader.gather(np.array([1, 5]))
+
+
+def test_a_reader_serves_again_after_a_read_that_failed(tmp_path: Path) -> None:
+    path, content = written(tmp_path, 500, 100)
+    with DirectReader(path, 500, 100) as reader:
+        os.truncate(path, 20_000)
+        with pytest.raises(InputError, match="cut short"):
+            reader.gather(np.arange(500))
+        assert np.array_equal(reader.gather(np.arange(200)), content[:200])
+
+
+def test_readers_in_several_threads_do_not_mix_up_their_rows(tmp_path: Path) -> None:
+    path, content = written(tmp_path, 3000, 100)
+    with ThreadPoolExecutor(4) as pool:
+
+        def read(seed: int) -> bool:
+            slots = np.random.default_rng(seed).integers(0, 3000, 500)
+            with DirectReader(path, 3000, 100) as reader:
+                return np.array_equal(reader.gather(slots), content[slots])
+
+        assert all(pool.map(read, range(12)))
 
 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
