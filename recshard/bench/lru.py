@@ -63,7 +63,7 @@ class PageCache:
 
     Attributes:
         frames: how many.
-        lookups, hits, pages_read: since the start, or since they were last set to 0; a hit is a lookup none of
+        lookups, hits, pages_read: since the start or `forget_counts`; a hit is a lookup none of
             whose pages had to be read for it.
     """
 
@@ -111,6 +111,10 @@ class PageCache:
             self.pages_read += len(pages)
             done = end
         return out
+
+    def forget_counts(self) -> None:
+        """Count from here on; the pages stay."""
+        self.lookups = self.hits = self.pages_read = 0
 
     def close(self) -> None:
         """Close the file."""

@@ -8,6 +8,7 @@ import sys
 import typer
 
 from recshard.cli import (
+    bench,
     check,
     compare,
     demo,
@@ -37,7 +38,7 @@ app = typer.Typer(
 )
 for module in (
     *(demo, synth, profile, hash, drift, plan, check, replay, compare, report, export, topology, measure, train),
-    verify,
+    *(bench, verify),
 ):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 

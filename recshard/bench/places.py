@@ -1,0 +1,107 @@
+"""Places: which of this machine's memories stands for each tier, and whether it has the room."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from recshard.bench.paged import layout, row_bytes_of
+from recshard.errors import InputError
+from recshard.plan.plan import Plan
+from recshard.runtime.memory import Kind, memories
+from recshard.units import format_bytes
+
+WORDS: dict[str, str] = {
+    "cuda": "the GPU's memory",
+    "uvm": "pinned host memory, read by the GPU",
+    "host": "host memory",
+    "file": "a file read past the page cache (O_DIRECT)",
+}
+
+
+def places_of(tier_names: Sequence[str], given: Mapping[str, str]) -> dict[str, Kind]:
+    """Return the memory that stands for each tier, by name, fast to slow.
+
+    With CUDA those that the runtime takes; without, host memory for the fastest and a file for every other: a host
+    has no second memory that is really slower.
+
+    Args:
+        given: the memory of some tiers, by name.
+
+    Raises:
+        InputError: a tier or memory that is not there, or a tier without a usual memory that `given` lacks.
+    """
+    usual: dict[str, str] = {}
+    if not torch.cuda.is_available():
+        usual = {tier: "file" if k else "host" for k, tier in enumerate(tier_names)}
+    kinds = memories(tier_names, usual | dict(given))
+    return dict(zip(tier_names, kinds, strict=True))
+
+
+def bytes_by_kind(plan: Plan, kinds: Sequence[Kind]) -> dict[Kind, int]:
+    """Return the bytes of weights that a plan puts into each kind of memory, all devices together."""
+    size = [row_bytes_of(plan, s) for s in range(len(plan.shards))]
+    found: dict[Kind, int] = {}
+    for k, kind in enumerate(kinds):
+        total = sum(int(n) * b for n, b in zip(plan.placement.rows[:, k], size, strict=True))
+        found[kind] = found.get(kind, 0) + total
+    return found
+
+
+def cache_bytes(plan: Plan, kinds: Sequence[Kind], device: int) -> int:
+    """Return the bytes of weights that a device of a plan has in memories other than files."""
+    mine = [s for s in range(len(plan.shards)) if plan.placement.device[s] == device]
+    fast = [k for k, kind in enumerate(kinds) if kind != "file"]
+    return sum(int(plan.placement.rows[s, fast].sum()) * row_bytes_of(plan, s) for s in mine)
+
+
+def check_room(plans: Sequence[Plan], kinds: Sequence[Kind], folder: Path, *, paged: Plan | None) -> None:
+    """Check that everything fits before anything is made.
+
+    Args:
+        plans: executed side by side.
+        folder: for files.
+        paged: the plan whose assignment the page cache runs; None: it does not run.
+
+    Raises:
+        InputError: a memory or the disk is too small.
+    """
+    needed: dict[Kind, int] = {}
+    for plan in plans:
+        for kind, size in bytes_by_kind(plan, kinds).items():
+            needed[kind] = needed.get(kind, 0) + size
+    if paged is not None:
+        for device in range(paged.problem.devices):
+            needed["host"] = needed.get("host", 0) + cache_bytes(paged, kinds, device)
+            needed["file"] = needed.get("file", 0) + layout(paged, device)[1]
+    needed["host"] = needed.get("host", 0) + needed.pop("uvm", 0)
+    way_out = "make a smaller model (fewer rows in tables.toml), or --place its tiers elsewhere"
+    for kind, size in needed.items():
+        if kind == "file":
+            free, where, remedy = (
+                shutil.disk_usage(folder).free,
+                str(folder),
+                f"choose another --folder, or {way_out}",
+            )
+        elif kind == "cuda":
+            free, where, remedy = torch.cuda.mem_get_info()[0], "the GPU's memory", way_out
+        else:
+            free, where, remedy = _free_memory(), "host memory", way_out
+        if size > free:
+            raise InputError(
+                f"{where}: the plan and its rivals need {format_bytes(size)} side by side; free: "
+                f"{format_bytes(free)}; {remedy}"
+            )
+
+
+def _free_memory() -> int:
+    """Return the bytes of host memory that are available, without limit where the system does not say."""
+    try:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    except OSError:
+        found = None
+    return int(found[1]) * 1024 if found else 2**63

@@ -1,0 +1,92 @@
+"""A bench as a table on a terminal: what every contender took, beside what the model said."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from recshard.bench.places import WORDS
+from recshard.bench.result import LRU, STEP, Bench, Order
+from recshard.report.cells import share, table_of
+
+
+def bench_report(bench: Bench) -> RenderableType:
+    """Return the memories and their rates, the contenders' times, and whether both orders agree."""
+    return Group(_memories(bench), _contenders(bench), *(Text(sentence) for sentence in _sentences(bench)))
+
+
+def _memories(bench: Bench) -> RenderableType:
+    table = table_of("the memory that stood for each tier", ("tier", "memory", "lookups/s", "access", "rate"))
+    for tier, kind in bench.places.items():
+        rate = bench.rates[kind]
+        table.add_row(
+            tier,
+            WORDS[kind],
+            f"{rate.reads_per_s:,.0f}",
+            f"{rate.load.access_bytes:.0f} B",
+            f"{rate.bytes_per_s / 1e6:,.1f} MB/s",
+        )
+    return table
+
+
+def _contenders(bench: Bench) -> RenderableType:
+    steps = len(bench.outcomes[0].times_ms)
+    title = f"{steps} steps of {bench.batch_size:,} samples of {bench.trace}, {bench.warm_up} to warm up"
+    columns = ("plan", "predicted ms", "replayed ms", "by reads ms", "measured ms", "p10–p90", "× first")
+    ratios = ("÷ predicted", "÷ replayed", "÷ by reads")
+    table = table_of(title, (*columns, *ratios, *(f"{tier} accesses" for tier in bench.places), "slow"))
+    for entry, outcome in zip(bench.summary()["contenders"], bench.outcomes, strict=True):
+        table.add_row(
+            entry["name"],
+            _number(entry["predicted_ms"]),
+            _number(entry["replayed_ms"]),
+            _number(entry["reads_ms"]),
+            _number(entry["measured_ms"]),
+            f"{entry['p10_ms']:.4g}–{entry['p90_ms']:.4g}",
+            f"{entry['ratio']:.2f}",
+            _number(entry["measured_over_predicted"], ".2f"),
+            _number(entry["measured_over_replayed"], ".2f"),
+            _number(entry["measured_over_reads"], ".2f"),
+            *(f"{n:,}" for n in entry["accesses"].values()),
+            share(outcome.slow_share),
+        )
+    return table
+
+
+def _number(value: float | None, form: str = ".4g") -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _sentences(bench: Bench) -> list[str]:
+    sentences = [f"A step: {STEP}.", _order(bench.order, "predicted from the profile")]
+    sentences.append(_order(bench.replayed_order, "predicted from the accesses made"))
+    sentences.append(
+        "Predicted: by the plan's formula at the rates measured here. Replayed: from the accesses that these "
+        "steps made. By reads: a row of a file that a step asks for several times is read once."
+    )
+    cache = bench.by_name.get(LRU)
+    if cache is not None:
+        filled = "was full" if bench.cache_full else "was not yet full, with all of the trace read once,"
+        sentences.append(
+            f"The LRU page cache has the bytes that the plan keeps in memory, in pages of 4 KiB; it {filled} "
+            f"after {bench.cache_samples:,} samples; then {share(1 - cache.slow_share)} of lookups hit, and "
+            f"{cache.pages_read:,} pages were read."
+        )
+    if bench.passes > 1:
+        sentences.append(f"The trace ended and was begun anew: {bench.passes} passes.")
+    sentences += [f"Left out: {name}: {reason}." for name, reason in bench.left_out.items()]
+    return sentences
+
+
+def _order(order: Order, how: str) -> str:
+    """Return in a sentence whether plans rank as predicted."""
+    text = f"By measured time: {', '.join(order.measured)}; as {how}: {', '.join(order.predicted)}"
+    if order.against:
+        pairs = ", ".join(f"{a} was slower than {b}" for a, b in order.against)
+        text += f": not the same order ({pairs})"
+    else:
+        text += ": the same order"
+    if order.ties:
+        pairs = ", ".join(f"{a} and {b}" for a, b in order.ties)
+        text += f" (ties, times between p10 and p90 overlap: {pairs})"
+    return text + "."
