@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,9 @@ from recshard.errors import DoesNotFit, InputError
 from recshard.plan.plan import Plan
 from recshard.problem import FloatArray, IntArray
 from recshard.strategy.run import BASELINES, run_strategy
+
+_ROWS_AN_ACCESS = 8  # rows of slow memory for each access of a step, at least, in steps of the default size
+_LEAST_READS = 64
 
 
 def contenders(plan: Plan) -> Iterator[tuple[str, Plan | DoesNotFit]]:
@@ -63,17 +66,23 @@ def at_rates(plan: Plan, rates: FloatArray, batch_size: int) -> Plan:
     return replace(plan, problem=scaled)
 
 
-def default_batch_size(plan: Plan, slow: list[int], reads: int) -> int:
-    """Return the samples of a step in which the busiest device reads about so many rows from slow memories.
+def default_batch_size(plan: Plan, slow: Sequence[int], reads: int) -> int:
+    """Return the samples of a step in which the busiest device makes about so many accesses to slow memories.
+
+    Where it has few rows there it makes fewer: a step that asks for every row several times reads each only once,
+    and says little about the accesses that plans are made by.
 
     Args:
         slow: the tiers that count as slow; where no rows of the plan are read from them, all do.
-        reads: rows.
+        reads: accesses.
     """
+    device, tiers = plan.placement.device, list(slow)
     per_sample = plan.sharded.accesses[:, None] * plan.access_share / plan.problem.batch_size
-    device = plan.placement.device
-    busiest = float(np.bincount(device, per_sample[:, slow].sum(axis=1)).max()) if slow else 0.0
-    busiest = busiest or float(np.bincount(device, per_sample.sum(axis=1)).max())
-    if busiest <= 0:
-        return min(plan.problem.batch_size, reads)
-    return int(np.clip(round(reads / busiest), 1, plan.problem.batch_size))
+    busy = np.bincount(device, per_sample[:, tiers].sum(axis=1))
+    if busy.max() <= 0:
+        tiers = list(range(plan.problem.tiers))
+        busy = np.bincount(device, per_sample.sum(axis=1))
+    busiest = int(np.argmax(busy))
+    rows = int(plan.placement.rows[device == busiest][:, tiers].sum())
+    wanted = min(reads, max(rows // _ROWS_AN_ACCESS, _LEAST_READS))
+    return int(np.clip(round(wanted / max(busy[busiest], 1e-9)), 1, plan.problem.batch_size))

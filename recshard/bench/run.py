@@ -77,7 +77,7 @@ def bench_plan(
         trace: steps are consecutive samples of it.
         steps: that count; all contenders run each of them.
         warm_up: steps before that.
-        batch_size: samples per step over all devices; None: so many that a step reads some thousand slow rows.
+        batch_size: samples per step over all devices; None: see `default_batch_size`.
         places: the memory of a tier, by name: cuda, uvm, host or file.
         folder: where files are made, and removed again; None: the system's for temporary files.
         seed: of the lookups that calibrate.

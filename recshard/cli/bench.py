@@ -34,7 +34,7 @@ def command(
         typer.Option(
             "--batch-size",
             min=1,
-            help="Samples per step over all devices (default: so many that a device reads some 2,000 slow rows).",
+            help="Samples per step over all devices (default: some 2,000 slow accesses by a device).",
             show_default=False,
         ),
     ] = None,
