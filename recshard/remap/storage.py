@@ -11,19 +11,22 @@ from recshard.plan.plan import Plan
 from recshard.remap.ranks import RankArray, first_that_is_no_rank, rank_dtype, rank_rows
 
 
+def rank_files(plan: Plan) -> list[str | None]:
+    """Return the names of the files that `write_ranks` writes, one a table, None for no file."""
+    return [f"{j:04d}.npy" if plan.needs_hot_rows(j) else None for j in range(len(plan.tables.tables))]
+
+
 def write_ranks(plan: Plan, folder: Path) -> list[str | None]:
     """Write the ranks of every table that needs them into `folder`, and return the files' names, None for no file.
 
     Files are written through memory maps: besides the rows seen of one table nothing is held in memory.
     """
-    names: list[str | None] = []
-    for j, table in enumerate(plan.tables.tables):
-        if not plan.needs_hot_rows(j):
-            names.append(None)
+    names = rank_files(plan)
+    for j, (table, name) in enumerate(zip(plan.tables.tables, names, strict=True)):
+        if name is None:
             continue
-        names.append(f"{j:04d}.npy")
         file = np.lib.format.open_memmap(
-            folder / f"{j:04d}.npy", mode="w+", dtype=rank_dtype(table.rows), shape=(table.rows,)
+            folder / name, mode="w+", dtype=rank_dtype(table.rows), shape=(table.rows,)
         )
         rank_rows(table.rows, plan.hot_rows(j), file)
         file.flush()
