@@ -7,7 +7,7 @@ file of it was found to be what it says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,7 +128,13 @@ def read_whole(table: TableParts, optimizer: RowOptimizer | None) -> WholeTable:
     return WholeTable(table.remap.table, weight, sums)
 
 
-def load_checkpoint(module: nn.Module, folder: str | Path, optimizer: RowOptimizer | None = None) -> None:
+def load_checkpoint(
+    module: nn.Module,
+    folder: str | Path,
+    optimizer: RowOptimizer | None = None,
+    *,
+    before_writing: Callable[[], None] = lambda: None,
+) -> None:
     """Read a checkpoint into the parts that a module holds, whatever plan it was written under.
 
     Nothing is written before everything was checked. A column shard takes over the state of the same columns;
@@ -136,6 +142,7 @@ def load_checkpoint(module: nn.Module, folder: str | Path, optimizer: RowOptimiz
 
     Args:
         optimizer: to read its state too.
+        before_writing: called once everything was checked; where it raises, nothing is written.
 
     Raises:
         InputError: no checkpoint, another model's, damaged, or one without the state that `optimizer` needs.
@@ -158,6 +165,7 @@ def load_checkpoint(module: nn.Module, folder: str | Path, optimizer: RowOptimiz
             except (OSError, SafetensorError) as error:
                 raise InputError(f"{path}: table '{name}': cannot be read: {error}; {_AGAIN}") from None
             _check_file(source, entries[name], files[name])
+        before_writing()
         for name, table in tables.items():
             write_table(table, files[name].get_tensor("weight"))
             _write_sums(table, {c: files[name].get_tensor(_key(c)) for c in entries[name].sums}, optimizer)
