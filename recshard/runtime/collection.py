@@ -8,14 +8,12 @@ from typing import Self
 
 from torch import Tensor, nn
 
-from recshard.errors import InputError
 from recshard.plan.plan import Plan
 from recshard.remap import TableRemap
 from recshard.runtime.batch import Batch
 from recshard.runtime.device import DeviceShards
-from recshard.runtime.modes import modes_of
 from recshard.runtime.pooling import put_together, shards_by_feature
-from recshard.runtime.weights import Weights, load_whole, modes_in
+from recshard.runtime.weights import Weights, load_whole, modes_for
 from recshard.shards import Shards
 from recshard.tables import TableSet
 
@@ -58,17 +56,9 @@ class TieredEmbeddingBagCollection(nn.Module):
 
         Other arguments and errors are those of `DeviceShards.from_plan` and `load_whole`.
         """
-        own = modes_in(weights or {}, [table.name for table in plan.tables.tables])
-        modes = modes_of(plan.tables, {} if mode is None else mode)
-        for table, found in own.items():
-            if mode is not None and modes.get(table) not in (None, found):
-                raise InputError(
-                    f"table '{table}': mode: found '{modes[table]}', and its nn.EmbeddingBag has '{found}'; "
-                    "accepted: the same, or none here"
-                )
         shards = DeviceShards.from_plan(
             plan, places=places, folder=folder, direct=direct, remaps=remaps, random=weights is None,
-            mode=modes | {table: found for table, found in own.items() if table in modes},
+            mode=modes_for(plan.tables, mode, weights),
         )  # fmt: skip
         module = cls(shards, plan.shards)
         if weights is not None:

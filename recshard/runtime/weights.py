@@ -13,7 +13,9 @@ from recshard.errors import InputError, nearest
 from recshard.remap import Part
 from recshard.runtime.device import DeviceShards
 from recshard.runtime.memory import DTYPES, Block, same_bytes
+from recshard.runtime.modes import modes_of
 from recshard.runtime.table_parts import TableParts
+from recshard.tables import TableSet
 
 _AT_ONCE = 1 << 26  # bytes copied at once
 
@@ -147,6 +149,23 @@ def modes_in(weights: Weights, model: Iterable[str]) -> dict[str, str]:
             check_embedding_bag(name, bag)
             found[name] = bag.mode
     return found
+
+
+def modes_for(model: TableSet, mode: str | Mapping[str, str] | None, weights: Weights | None) -> dict[str, str]:
+    """Return the mode of every table: that of its `nn.EmbeddingBag` where there is one, else `mode`, else `sum`.
+
+    Raises:
+        InputError: an unknown mode or table, or an `nn.EmbeddingBag` with another mode than `mode`.
+    """
+    own = modes_in(weights or {}, [table.name for table in model.tables])
+    modes = modes_of(model, {} if mode is None else mode)
+    for table, found in own.items():
+        if mode is not None and modes.get(table) not in (None, found):
+            raise InputError(
+                f"table '{table}': mode: found '{modes[table]}', and its nn.EmbeddingBag has '{found}'; "
+                "accepted: the same, or none here"
+            )
+    return modes | {table: found for table, found in own.items() if table in modes}
 
 
 def _named(weights: Weights, model: Iterable[str]) -> Iterator[tuple[str, object]]:
