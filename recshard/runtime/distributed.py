@@ -25,11 +25,10 @@ from recshard.runtime.batch import Bags, Batch, read_batch
 from recshard.runtime.checkpoint import Range, WholeTable, load_checkpoint, write_checkpoint
 from recshard.runtime.device import DeviceShards
 from recshard.runtime.memory import dtype_of
-from recshard.runtime.modes import modes_of
 from recshard.runtime.optim import RowOptimizer
 from recshard.runtime.pooling import put_together, shards_by_feature
 from recshard.runtime.ranks import Ranks, exchange_with_gradient
-from recshard.runtime.weights import Weights, load_whole, read_part, tables_in, whole_table
+from recshard.runtime.weights import Weights, load_whole, modes_for, read_part, tables_in, whole_table
 
 
 class DistributedTieredEmbeddingBagCollection(nn.Module):
@@ -80,7 +79,7 @@ class DistributedTieredEmbeddingBagCollection(nn.Module):
         folder: Path | None = None,
         direct: bool = False,
         remaps: Sequence[TableRemap] | None = None,
-        mode: str | Mapping[str, str] = "sum",
+        mode: str | Mapping[str, str] | None = None,
         weights: Weights | None = None,
     ) -> Self:
         """Return the part of a model that stands on this rank's device; collective.
@@ -88,6 +87,7 @@ class DistributedTieredEmbeddingBagCollection(nn.Module):
         Args:
             group: with as many processes as the plan has devices; None: all processes.
             average: gradients are divided by the number of ranks.
+            mode: as `TieredEmbeddingBagCollection.from_plan`.
             weights: every table whole, as `load_whole` accepts, the same on all ranks; None: random.
 
         Other arguments are those of `DeviceShards.from_plan`.
@@ -103,11 +103,12 @@ class DistributedTieredEmbeddingBagCollection(nn.Module):
                 f"device of the plan; start {plan.problem.devices}, or plan for a topology of {ranks.size}"
             )
         with ranks.together():
+            modes = modes_for(plan.tables, mode, weights)
             shards = DeviceShards.from_plan(
-                plan, [ranks.rank], places=places, folder=folder, direct=direct, remaps=remaps, mode=mode,
+                plan, [ranks.rank], places=places, folder=folder, direct=direct, remaps=remaps, mode=modes,
                 random=weights is None,
             )  # fmt: skip
-            module = cls(plan, shards, ranks, modes_of(plan.tables, mode), average=average)
+            module = cls(plan, shards, ranks, modes, average=average)
             if weights is not None:
                 load_whole(module, weights)
         return module
