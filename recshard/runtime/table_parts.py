@@ -99,7 +99,12 @@ class TableParts(nn.Module):
                 self._direct[at],
             ).to(self.device)
             shard = routed.part.shard
-            sums[shard] = sums[shard] + found if shard in sums else found
+            if shard in sums:
+                sums[shard] += (
+                    found  # in place: pooled sums are as large as the output, and no gradient needs them
+                )
+            else:
+                sums[shard] = found
         if self.mode == "mean":
             size = torch.from_numpy(bags.lengths).clamp(min=1).to(self.device, self.dtype)[:, None]
             sums = {shard: total / size for shard, total in sums.items()}
