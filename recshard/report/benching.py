@@ -11,8 +11,10 @@ from recshard.report.cells import share, table_of
 
 
 def bench_report(bench: Bench) -> RenderableType:
-    """Return the memories and their rates, the contenders' times, and whether both orders agree."""
-    return Group(_memories(bench), _contenders(bench), *(Text(sentence) for sentence in _sentences(bench)))
+    """Return the memories and their rates, the contenders' times and accesses, and whether both orders agree."""
+    return Group(
+        _memories(bench), _times(bench), _accesses(bench), *(Text(sentence) for sentence in _sentences(bench))
+    )
 
 
 def _memories(bench: Bench) -> RenderableType:
@@ -29,27 +31,33 @@ def _memories(bench: Bench) -> RenderableType:
     return table
 
 
-def _contenders(bench: Bench) -> RenderableType:
+def _times(bench: Bench) -> RenderableType:
     steps = len(bench.outcomes[0].times_ms)
-    title = f"{steps} steps of {bench.batch_size:,} samples of {bench.trace}, {bench.warm_up} to warm up"
-    columns = ("plan", "predicted ms", "replayed ms", "by reads ms", "measured ms", "p10–p90", "× first")
-    ratios = ("÷ predicted", "÷ replayed", "÷ by reads")
-    table = table_of(title, (*columns, *ratios, *(f"{tier} accesses" for tier in bench.places), "slow"))
-    for entry, outcome in zip(bench.summary()["contenders"], bench.outcomes, strict=True):
+    title = (
+        f"ms a step: {steps} steps of {bench.batch_size:,} samples of {bench.trace}, {bench.warm_up} to warm up"
+    )
+    costs = ("predicted", "replayed", "by reads", "measured", "p10", "p90")
+    table = table_of(title, ("plan", *costs, "× first", "÷ predicted", "÷ replayed", "÷ by reads"))
+    for entry in bench.summary()["contenders"]:
         table.add_row(
             entry["name"],
-            _number(entry["predicted_ms"]),
-            _number(entry["replayed_ms"]),
-            _number(entry["reads_ms"]),
-            _number(entry["measured_ms"]),
-            f"{entry['p10_ms']:.4g}–{entry['p90_ms']:.4g}",
+            *(
+                _number(entry[f"{name}_ms"])
+                for name in ("predicted", "replayed", "reads", "measured", "p10", "p90")
+            ),
             f"{entry['ratio']:.2f}",
-            _number(entry["measured_over_predicted"], ".2f"),
-            _number(entry["measured_over_replayed"], ".2f"),
-            _number(entry["measured_over_reads"], ".2f"),
-            *(f"{n:,}" for n in entry["accesses"].values()),
-            share(outcome.slow_share),
+            *(_number(entry[f"measured_over_{name}"], ".2f") for name in ("predicted", "replayed", "reads")),
         )
+    return table
+
+
+def _accesses(bench: Bench) -> RenderableType:
+    names = [f"{tier} {what}" for tier in bench.places for what in ("accesses", "reads")]
+    table = table_of("accesses and reads in all steps", ("plan", *names, "outside the fastest tier"))
+    for outcome in bench.outcomes:
+        served, read = outcome.accesses.sum(axis=0), outcome.reads.sum(axis=0)
+        counts = [f"{n:,}" for both in zip(served, read, strict=True) for n in both]
+        table.add_row(outcome.name, *counts, share(outcome.slow_share))
     return table
 
 
