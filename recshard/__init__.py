@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recshard.bench.run import bench_plan
     from recshard.check import check_plan
     from recshard.errors import DoesNotFit, InputError, RecshardError
     from recshard.export import export_plan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 # Where each name lives. Rooms load when they are asked for: torch, pandas and numba take seconds.
 _HOMES = {
+    "recshard.bench.run": ("bench_plan",),
     "recshard.check": ("check_plan",),
     "recshard.errors": ("DoesNotFit", "InputError", "RecshardError"),
     "recshard.export": ("export_plan",),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import recshard
+from recshard.plan import save_plan
+from tests.runtime.cases import runnable
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -23,6 +30,29 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert bottleneck > 0
     assert 0 <= gap < 0.01
     assert abs(predicted - replayed) < 0.02
+
+
+def test_the_example_of_the_runtime_runs_and_trains(tmp_path: Path) -> None:
+    example = re.search(r"```python\n(import torch\n.*?)```", README, re.DOTALL)
+    assert example is not None
+    plan = runnable(np.random.default_rng(0), "row", "rowwise_adagrad")
+    save_plan(replace(plan, tier_names=("hbm", "dram", "uvm")), tmp_path / "plan")
+    shown = "print(pooled['a'].shape, pooled['a'].abs().sum().item() > 0)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{example.group(1)}\n{shown}"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == "torch.Size([3, 8]) True\n", done.stderr
+    tables = {file.name for file in (tmp_path / "checkpoint").iterdir()}
+    assert len(tables) == len(plan.tables) + 1
+
+
+def test_names_that_the_readme_imports_exist() -> None:
+    pytest.importorskip("torchrec", reason="TorchRec is not installed")
+    imports = re.findall(r"^from (recshard[\w.]*) import (.*)$", README, re.MULTILINE)
+    assert len(imports) >= 2
+    for module, names in imports:
+        for name in names.split(","):
+            assert callable(getattr(importlib.import_module(module), name.strip()))
 
 
 def test_the_map_names_every_room_and_nothing_else() -> None:
