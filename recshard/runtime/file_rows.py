@@ -44,6 +44,10 @@ class FileRoom:
         self._path: Path | None = None
         self._files = 0
 
+    def another(self) -> FileRoom:
+        """Return a room for another module's files, beside this one."""
+        return FileRoom(self._parent)
+
     def make(self, sizes: Sequence[int]) -> list[MappedFile]:
         """Return a mapped file of zeros of each size in bytes, which the disk has set aside.
 

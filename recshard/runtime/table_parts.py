@@ -13,7 +13,7 @@ from recshard.remap import Part, TableRemap
 from recshard.runtime.batch import Bags
 from recshard.runtime.file_rows import FileRoom
 from recshard.runtime.lookup import DirectRows, pooled
-from recshard.runtime.memory import Block, Kind, Wanted, allocate
+from recshard.runtime.memory import Block, Kind, Wanted, allocate, same_bytes
 from recshard.runtime.modes import check_mode
 
 
@@ -61,14 +61,43 @@ class TableParts(nn.Module):
         self._position = {part: at for at, part in enumerate(self.held)}
         self._direct = [DirectRows(block) if direct and block.file else None for block in blocks]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a table of the same rows in memory, and files, of its own.
+
+        Raises:
+            InputError: a file does not fit on its disk.
+        """
+        room = memo.setdefault(id(self.room), self.room.another())
+        kept = list(self.parts())
+        blocks = allocate([Wanted(block.kind, tuple(w.shape), self.dtype) for _, w, block in kept], room)
+        direct = any(reader is not None for reader in self._direct)
+        made = type(self)(self.remap, self.dim, self.held, blocks, room, mode=self.mode, direct=direct)
+        for (_, weight, _), copied in zip(kept, made.weights, strict=True):
+            with torch.no_grad():
+                same_bytes(copied).copy_(same_bytes(weight))
+            copied.requires_grad_(weight.requires_grad)
+            memo[id(weight)] = copied
+        return made.train(self.training)
+
     @property
     def is_whole(self) -> bool:
         """Whether every part of the table is here."""
         return len(self.held) == len(self.remap.parts)
 
     def parts(self) -> Iterator[tuple[Part, nn.Parameter, Block]]:
-        """Yield every part that is here, with its rows as lookups see them and where they live."""
-        yield from zip(self.held, self.weights, self.blocks, strict=True)
+        """Yield every part that is here, with its rows as lookups see them and where they live.
+
+        Raises:
+            InputError: a parameter was given other memory than that of its tier.
+        """
+        for part, weight, block in zip(self.held, self.weights, self.blocks, strict=True):
+            if weight.data_ptr() != block.tensor.data_ptr():
+                raise InputError(
+                    f"table '{self.remap.table}': the rows of part '{part.name}' are no longer in the memory of "
+                    "their tier (load_state_dict with assign=True does that); accepted: values copied into the "
+                    "parameters; use load_whole, load_checkpoint or load_state_dict without assign"
+                )
+            yield part, weight, block
 
     def forward(self, bags: Bags) -> dict[int, Tensor]:
         """Return the pooled rows of each shard that is here, by its index in the plan, shape (bags, columns).

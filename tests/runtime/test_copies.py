@@ -1,0 +1,39 @@
+"""A module that is copied has rows of its own, and rows that left their tier are not taken for those in it."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recshard.errors import InputError
+from recshard.runtime import TieredEmbeddingBagCollection, optimizer_for, whole
+from tests.runtime.cases import PLACES, random_batch, random_weights, runnable
+
+
+@pytest.mark.parametrize("places", [PLACES, dict.fromkeys(PLACES, "host")])
+def test_a_copy_has_the_same_rows_and_is_trained_by_itself(places: dict[str, str], tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    plan = runnable(rng, "row")
+    weights = random_weights(rng, plan.tables.tables)
+    first = TieredEmbeddingBagCollection.from_plan(plan, weights=weights, places=places, folder=tmp_path)
+    second = copy.deepcopy(first)
+    before = {name: weight.clone() for name, weight in whole(second).items()}
+    assert all(torch.equal(before[name], weight) for name, weight in weights.items())
+    batch = random_batch(np.random.default_rng(1), plan.tables.tables)
+    torch.stack([out.sum() for out in second(batch).values()]).sum().backward()
+    optimizer_for(second, plan, lr=1.0).step()
+    assert not all(torch.equal(before[name], weight) for name, weight in whole(second).items())
+    assert all(torch.equal(before[name], weight) for name, weight in whole(first).items())
+
+
+def test_rows_that_were_given_other_memory_are_named() -> None:
+    rng = np.random.default_rng(5)
+    plan = runnable(rng, "none")
+    bags = TieredEmbeddingBagCollection.from_plan(plan, places=dict.fromkeys(PLACES, "host"))
+    bags.load_state_dict({name: weight.clone() for name, weight in bags.state_dict().items()}, assign=True)
+    with pytest.raises(InputError, match=r"table 'a': the rows of part '.*' are no longer in the memory"):
+        whole(bags)
