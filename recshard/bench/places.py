@@ -98,6 +98,32 @@ def check_room(plans: Sequence[Plan], kinds: Sequence[Kind], folder: Path, *, pa
             )
 
 
+def memory_behind(folder: Path) -> str:
+    """Return the file system of a folder that is in memory, tmpfs or ramfs; empty for one on a disk."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    except OSError:  # no Linux: whether the files are slower is measured all the same
+        return ""
+    place = folder.resolve()
+    above = [m for m in mounts if place.is_relative_to(m[1].replace("\\040", " "))]
+    system = max(above, key=lambda m: len(m[1]))[2] if above else ""
+    return system if system in ("tmpfs", "ramfs") else ""
+
+
+def check_disk(folder: Path) -> None:
+    """Check that a folder is on a disk: many systems keep temporary files in memory, which reads no disk.
+
+    Raises:
+        InputError: it is in memory.
+    """
+    system = memory_behind(folder)
+    if system:
+        raise InputError(
+            f"{folder}: is in memory ({system}), so that a file there is no slow tier; accepted: a folder on a "
+            "disk; give one with --folder"
+        )
+
+
 def _free_memory() -> int:
     """Return the bytes of host memory that are available, without limit where the system does not say."""
     try:

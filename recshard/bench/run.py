@@ -19,9 +19,10 @@ from recshard.bench.contenders import at_rates, contenders, default_batch_size
 from recshard.bench.counted import Counted
 from recshard.bench.lru import PAGE
 from recshard.bench.paged import PagedShards
-from recshard.bench.places import WORDS, cache_bytes, check_room, places_of
+from recshard.bench.places import WORDS, cache_bytes, check_disk, check_room, places_of
 from recshard.bench.result import LRU, Bench, Outcome
 from recshard.bench.steps import Endless, Excerpt, Rows, rows_of
+from recshard.cost.train import one_thread
 from recshard.errors import DoesNotFit, InputError
 from recshard.plan.plan import Plan
 from recshard.problem import FloatArray
@@ -99,6 +100,8 @@ def bench_plan(
     plans, left_out = _split(contenders(plan))
     with ExitStack() as stack:
         room = stack.enter_context(_scratch(folder))
+        if "file" in kinds:
+            check_disk(room)
         has_cache = kinds[0] == "host" and "file" in kinds
         if not has_cache:
             left_out[LRU] = "it caches the pages of a file in host memory; no tiers stand there"
@@ -106,7 +109,8 @@ def bench_plan(
         source = Endless(trace, size)
         first = next(source)
         replay_plan(plan, Excerpt(trace.name, trace.features, [first]))  # says what does not fit, before the work
-        stack.enter_context(_one_thread())
+        # Two threads that wait for each other are at the mercy of whatever else runs.
+        stack.enter_context(one_thread())
         gauges = _gauges(at_rates(plan, np.ones(len(kinds)), size), kinds, room, seed)
         rates = _rates(gauges, 0, say)
         check_slower(where, rates)
@@ -163,17 +167,6 @@ def _scratch(folder: Path | None) -> Iterator[Path]:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
     with scratch as name:
         yield Path(name)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch look up with one thread: two that wait for each other are at the mercy of whatever else runs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _gauges(plan: Plan, kinds: Sequence[Kind], room: Path, seed: int) -> list[Gauge]:

@@ -1,3 +1,7 @@
+"""A bench executes every plan, counts exactly what it reads, and leaves nothing behind."""
+
+from __future__ import annotations
+
 import io
 from collections import Counter
 from pathlib import Path
@@ -22,6 +26,22 @@ from tests.plans import Kind, cut_case, homes
 from tests.traces import MemoryTrace
 
 WITHOUT_GPU = {"hbm": "host", "dram": "file", "uvm": "file"}
+
+
+@pytest.fixture(autouse=True)
+def on_a_disk(tmp_path: Path) -> None:
+    if places.memory_behind(tmp_path):
+        pytest.skip("temporary files are in memory here")
+
+
+def test_a_folder_in_memory_is_no_slow_tier() -> None:
+    memory = Path("/dev/shm")
+    if places.memory_behind(memory) != "tmpfs":
+        pytest.skip("no memory is mounted at /dev/shm here")
+    plan, trace = skewed_case()
+    with pytest.raises(InputError, match=r"is in memory \(tmpfs\).*accepted: a folder on a disk"):
+        bench_plan(plan, trace, places={"hbm": "host", "uvm": "file"}, folder=memory)
+    assert not list(memory.glob("recshard-bench-*"))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from recshard.bench.calibrate import NotSlower
+from recshard.bench.places import memory_behind
 from recshard.cli.bench import command
 from recshard.errors import InputError
 from recshard.plan import make_plan, save_plan
@@ -37,6 +38,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiers = (Tier("hbm", None, 1e12, 0.2), Tier("uvm", None, 1e10, 2.0))
     save_plan(make_plan(profile, Topology((Group(1, 2, tiers),)), "search"), folder / "plan")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def on_a_disk(tmp_path: Path) -> None:
+    if memory_behind(tmp_path):
+        pytest.skip("temporary files are in memory here")
 
 
 def test_bench_times_the_plan_its_rivals_and_a_page_cache_on_the_same_steps(home: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def topology(devices: int, share: float) -> recshard_topology.Topology:
 
 
 def test_torchrecs_planner_sizes_its_caches_by_the_profile(profile: Profile) -> None:
-    # HBM for some two thirds of what whole tables and their batches take: tables compete for it.
+    # HBM for 84% of the weights: not all three tables go in whole.
     machine = Topology(world_size=1, compute_device="cuda", hbm_cap=MODEL_BYTES // 3 + 400_000, ddr_cap=10**9)
     planner = EmbeddingShardingPlanner(
         topology=machine,
