@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from recshard.runtime.checkpoint import load_checkpoint, save_checkpoint
     from recshard.runtime.collection import TieredEmbeddingBagCollection
     from recshard.runtime.device import DeviceShards
+    from recshard.runtime.distributed import DistributedTieredEmbeddingBagCollection
     from recshard.runtime.optim import SGD, RowwiseAdagrad, optimizer_for
     from recshard.runtime.tiered import TieredEmbeddingBag
     from recshard.runtime.weights import load_whole, whole
@@ -18,6 +19,7 @@ _HOMES = {
     "recshard.runtime.checkpoint": ("load_checkpoint", "save_checkpoint"),
     "recshard.runtime.collection": ("TieredEmbeddingBagCollection",),
     "recshard.runtime.device": ("DeviceShards",),
+    "recshard.runtime.distributed": ("DistributedTieredEmbeddingBagCollection",),
     "recshard.runtime.optim": ("SGD", "RowwiseAdagrad", "optimizer_for"),
     "recshard.runtime.tiered": ("TieredEmbeddingBag",),
     "recshard.runtime.weights": ("load_whole", "whole"),
@@ -26,6 +28,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "SGD",
     "DeviceShards",
+    "DistributedTieredEmbeddingBagCollection",
     "RowwiseAdagrad",
     "TieredEmbeddingBag",
     "TieredEmbeddingBagCollection",

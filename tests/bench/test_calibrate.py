@@ -1,3 +1,7 @@
+"""Rates are measured through the runtime, and a slow memory has to be slower."""
+
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,3 +1,7 @@
+"""Rivals are the baselines on the plan's own problem, in steps of a size that measures something."""
+
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np

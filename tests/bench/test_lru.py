@@ -1,3 +1,7 @@
+"""The page cache keeps what an exact LRU keeps."""
+
+from __future__ import annotations
+
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,3 +1,7 @@
+"""Tables behind a page cache answer as unsplit ones."""
+
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np

@@ -1,3 +1,7 @@
+"""Orders, ties and steps are told from measured times as the report says."""
+
+from __future__ import annotations
+
 import numpy as np
 
 from recshard.bench.result import Outcome, order_of

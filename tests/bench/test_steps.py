@@ -1,3 +1,7 @@
+"""Steps are consecutive samples of the trace."""
+
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

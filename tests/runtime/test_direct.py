@@ -1,3 +1,7 @@
+"""Rows read past the page cache are those of the file, and errors are one clear message."""
+
+from __future__ import annotations
+
 import ctypes
 import errno
 import mmap
