@@ -70,7 +70,9 @@ class Model(nn.Module):
         self.over = nn.Linear(columns, 1)
 
     def forward(self, batch: KeyedJaggedTensor) -> torch.Tensor:
-        return torch.sigmoid(self.over(self.pooled(batch).values())).mean()
+        # By key: a sharded collection returns features in the order of the processes that have them.
+        keys, pooled = batch.keys(), self.pooled(batch).to_dict()
+        return torch.sigmoid(self.over(torch.cat([pooled[key] for key in keys], dim=1))).mean()
 
 
 def cut_of(name: str) -> Cut:
