@@ -1,6 +1,6 @@
 """Train a small DLRM on the demo trace, its tables whole and its tables where a plan puts them: one loss curve.
 
-    python analysis/train_dlrm.py [--steps 60] [--batch-size 1024]
+    python analysis/train_dlrm.py [--steps 60] [--batch-size 1024] [--optimizer sgd --lr 300]
 
 The 26 `id` features are the model's; the fast memory of four devices holds a fifth of its bytes, and one process
 has all four. Clicks and dense features are drawn from a seeded teacher who has a taste for every row, so that the
@@ -23,7 +23,7 @@ from recshard import Profile, make_plan, open_trace, profile_trace, take
 from recshard.plan import Plan
 from recshard.runtime.collection import TieredEmbeddingBagCollection
 from recshard.runtime.dlrm import DLRM
-from recshard.runtime.optim import RowwiseAdagrad, optimizer_for
+from recshard.runtime.optim import SGD, RowwiseAdagrad, optimizer_for
 from recshard.strategy.run import StrategyOptions
 from recshard.tables import TableSet
 from recshard.topology import Group, Tier, Topology
@@ -88,18 +88,31 @@ def samples(trace: Trace, tables: TableSet, batch_size: int, seed: int) -> Itera
 
 
 def loss_curve(
-    plan: Plan, trace: Trace, *, tiered: bool, steps: int, batch_size: int, seed: int = 0
+    plan: Plan,
+    trace: Trace,
+    *,
+    tiered: bool,
+    steps: int,
+    batch_size: int,
+    optimizer: str = "rowwise_adagrad",
+    lr: float = 0.05,
+    seed: int = 0,
 ) -> list[float]:
-    """Return the loss of every step of a DLRM, its tables in tiers or whole."""
+    """Return the loss of every step of a DLRM, its tables in tiers or whole.
+
+    Args:
+        optimizer: of the rows, `rowwise_adagrad` or `sgd`; the towers have Adam.
+        lr: learning rate of the rows.
+    """
     torch.manual_seed(seed)
     tables = plan.tables
     weights = {t.name: torch.empty(t.rows, t.dim).uniform_(-(t.rows**-0.5), t.rows**-0.5) for t in tables.tables}
     if tiered:
         bags: nn.Module = TieredEmbeddingBagCollection.from_plan(plan, weights=weights)
-        rows: torch.optim.Optimizer = optimizer_for(bags, plan, lr=0.05)
+        rows: torch.optim.Optimizer = optimizer_for(bags, plan, lr, optimizer=optimizer)
     else:
         bags = WholeBags(tables, weights)
-        rows = RowwiseAdagrad(bags.parameters(), lr=0.05)
+        rows = {"sgd": SGD, "rowwise_adagrad": RowwiseAdagrad}[optimizer](bags.parameters(), lr=lr)
     model = DLRM(bags, [f.name for f in tables.features], tables.tables[0].dim, DENSE)
     towers = torch.optim.Adam([*model.bottom.parameters(), *model.top.parameters()], lr=1e-3)
     losses = []
@@ -126,12 +139,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="One loss curve, with and without a plan.")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--optimizer", choices=("rowwise_adagrad", "sgd"), default="rowwise_adagrad")
+    parser.add_argument("--lr", type=float, default=0.05, help="of the rows; SGD wants some hundreds")
     options = parser.parse_args()
     trace, profile = demo()
     plan = make_plan(profile, TOPOLOGY, options=StrategyOptions(time_limit=2.0))
     print(f"{len(plan.tables)} tables, {plan.slow_share:.1%} of accesses in slow memory")
     whole, tiered = (
-        loss_curve(plan, trace, tiered=tiered, steps=options.steps, batch_size=options.batch_size)
+        loss_curve(
+            plan,
+            trace,
+            tiered=tiered,
+            steps=options.steps,
+            batch_size=options.batch_size,
+            optimizer=options.optimizer,
+            lr=options.lr,
+        )
         for tiered in (False, True)
     )
     print(f"{'step':>5} {'whole':>9} {'in tiers':>9}")

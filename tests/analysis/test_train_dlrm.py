@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,14 @@ def test_the_loss_curve_on_the_demo_trace_does_not_depend_on_the_plan() -> None:
     plan = script["make_plan"](profile, script["TOPOLOGY"], options=StrategyOptions(time_limit=0.5))
     assert len(plan.tables) == 26
     assert any(plan.is_split(s) for s in range(len(plan.shards)))
-    whole, tiered = (
-        script["loss_curve"](plan, trace, tiered=tiered, steps=16, batch_size=512) for tiered in (False, True)
-    )
-    # float32 sums in another order; losses are near 0.7
-    np.testing.assert_allclose(tiered, whole, atol=1e-5)
-    assert np.mean(tiered[-4:]) < np.mean(tiered[:4]) - 0.01
+    curve = partial(script["loss_curve"], plan, trace, steps=16, batch_size=512)
+    still = np.mean(curve(tiered=True, lr=0.0, optimizer="sgd")[-4:])
+    for optimizer, lr in (("rowwise_adagrad", 0.05), ("sgd", 300.0)):
+        whole, tiered = (curve(tiered=tiered, optimizer=optimizer, lr=lr) for tiered in (False, True))
+        # float32 sums in another order; losses are near 0.7
+        np.testing.assert_allclose(tiered, whole, atol=1e-5)
+        # the curve falls because rows are trained, and not only the towers around them
+        assert np.mean(tiered[-4:]) < still - 0.005
 
 
 class Fixed(nn.Module):
