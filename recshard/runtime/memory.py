@@ -16,6 +16,7 @@ from torch import Tensor
 
 from recshard.errors import InputError, nearest
 from recshard.runtime.file_rows import FileRoom, MappedFile
+from recshard.runtime.pinned import SAME_BYTES, pinned_zeros, seen_by_gpu
 
 Kind = Literal["cuda", "uvm", "host", "file"]
 
@@ -25,8 +26,6 @@ _USUAL: dict[str, str] = {
     "ssd": "file", "nvme": "file", "file": "file", "disk": "file",
 }  # fmt: skip
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-# Types that numpy and CUDA's array interface have for the same bytes.
-_SAME_BYTES = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 
 
 def memories(tier_names: Sequence[str], places: Mapping[str, str] | None = None) -> tuple[Kind, ...]:
@@ -124,32 +123,12 @@ def _allocate(wanted: Wanted, file: MappedFile | None) -> Block:
         tensor = torch.frombuffer(file.bytes, dtype=wanted.dtype, count=count).view(wanted.shape)
         return Block(wanted.kind, tensor, tensor, file)
     if wanted.kind == "uvm":
-        pinned = torch.zeros(wanted.shape, dtype=wanted.dtype, pin_memory=True)
-        return Block(wanted.kind, _seen_by_gpu(pinned), pinned)
+        pinned = pinned_zeros(wanted.shape, wanted.dtype)
+        return Block(wanted.kind, seen_by_gpu(pinned), pinned)
     tensor = torch.zeros(wanted.shape, dtype=wanted.dtype, device="cuda" if wanted.kind == "cuda" else "cpu")
     return Block(wanted.kind, tensor, tensor)
 
 
-class _PinnedArray:
-    """Pinned host memory, as CUDA's array interface describes an array that the GPU can address."""
-
-    def __init__(self, pinned: Tensor) -> None:
-        self._pinned = pinned  # the bytes live as long as the tensor made of them
-        self.__cuda_array_interface__ = {
-            "data": (pinned.data_ptr(), False),
-            "shape": tuple(pinned.shape),
-            "strides": None,
-            "typestr": f"<i{pinned.dtype.itemsize}",
-            "version": 3,
-        }
-
-
-def _seen_by_gpu(pinned: Tensor) -> Tensor:
-    """Return a CUDA tensor over the bytes of a pinned host tensor, which the GPU reads and writes over the bus."""
-    # numpy's type codes have no bfloat16: the bytes pass as whole numbers.
-    return torch.as_tensor(_PinnedArray(pinned.view(_SAME_BYTES[pinned.dtype])), device="cuda").view(pinned.dtype)
-
-
 def same_bytes(tensor: Tensor) -> Tensor:
     """Return a view of a tensor as whole numbers, which are copied bit by bit whatever they stand for."""
-    return tensor.view(_SAME_BYTES[tensor.dtype])
+    return tensor.view(SAME_BYTES[tensor.dtype])
