@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -59,6 +60,7 @@ class TableParts(nn.Module):
         self.dtype = blocks[0].tensor.dtype
         self.weights = nn.ParameterList([nn.Parameter(block.tensor) for block in blocks])
         self._position = {part: at for at, part in enumerate(self.held)}
+        self._rows_held: Tensor | None = None
         self._direct = [DirectRows(block) if direct and block.file else None for block in blocks]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -143,6 +145,28 @@ class TableParts(nn.Module):
     def device(self) -> torch.device:
         """Where pooled rows come out: on the GPU where it holds or reads one of the parts."""
         return next((w.device for w in self.weights if w.is_cuda), torch.device("cpu"))
+
+    def get_extra_state(self) -> Tensor:
+        """Return for `state_dict` which rows the parts hold, in eight bytes: their shapes do not tell."""
+        if self._rows_held is None:
+            held = [(p.first_column, p.columns, p.shard_number, p.shards, p.start, p.rows) for p in self.held]
+            digest = hashlib.blake2b(repr((self.remap.table, self.remap.rows, held)).encode(), digest_size=8)
+            if self.remap.ranks is not None:
+                digest.update(self.remap.ranks.data)
+            self._rows_held = torch.frombuffer(bytearray(digest.digest()), dtype=torch.int64)
+        return self._rows_held
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Refuse in `load_state_dict` the parts of another plan.
+
+        Raises:
+            InputError: they hold other rows than these.
+        """
+        if not torch.equal(state.cpu(), self.get_extra_state()):
+            raise InputError(
+                f"table '{self.remap.table}': the state dict is of another plan, whose parts hold other rows; "
+                "accepted: one of this plan; load whole tables with load_whole or load_checkpoint"
+            )
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         return self

@@ -10,8 +10,13 @@ import pytest
 import torch
 
 from recshard.errors import InputError
+from recshard.plan import make_plan
+from recshard.profile.build import profile_trace
 from recshard.runtime import TieredEmbeddingBagCollection, optimizer_for, whole
+from recshard.tables import EmbeddingTable, TableSet
+from recshard.topology import Group, Tier, Topology
 from tests.runtime.cases import PLACES, random_batch, random_weights, runnable
+from tests.traces import MemoryTrace
 
 
 @pytest.mark.parametrize("places", [PLACES, dict.fromkeys(PLACES, "host")])
@@ -37,3 +42,23 @@ def test_rows_that_were_given_other_memory_are_named() -> None:
     bags.load_state_dict({name: weight.clone() for name, weight in bags.state_dict().items()}, assign=True)
     with pytest.raises(InputError, match=r"table 'a': the rows of part '.*' are no longer in the memory"):
         whole(bags)
+
+
+def test_a_state_dict_of_a_plan_with_other_hot_rows_is_refused_though_shapes_agree(tmp_path: Path) -> None:
+    def bags(hot_row: int) -> TieredEmbeddingBagCollection:
+        table = EmbeddingTable("a", 100, 8, features=("a",), optimizer="sgd")
+        trace = MemoryTrace({"a": [[hot_row]] * 60})
+        topology = Topology((Group(1, 1, (Tier("hbm", 320, 1e9), Tier("uvm", 1e6, 1e7))),))
+        plan = make_plan(profile_trace(trace, TableSet((table,), 32)), topology)
+        return TieredEmbeddingBagCollection.from_plan(plan, places={"hbm": "host", "uvm": "file"})
+
+    first, other, same = bags(3), bags(4), bags(3)
+    assert [p.shape for p in first.parameters()] == [p.shape for p in other.parameters()]
+    torch.save(first.state_dict(), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    before = whole(other)["a"]
+    with pytest.raises(InputError, match=r"table 'a': the state dict is of another plan"):
+        other.load_state_dict(state)
+    assert torch.equal(whole(other)["a"], before)
+    same.load_state_dict(state)
+    assert torch.equal(whole(same)["a"], whole(first)["a"])
