@@ -81,8 +81,10 @@ def save_checkpoint(module: nn.Module, folder: str | Path, optimizer: RowOptimiz
         optimizer: whose state to keep beside them.
 
     Raises:
-        InputError: only some parts of a table are here, or the folder is something else or cannot be written.
+        InputError: only some parts of a table are here, `optimizer` is not theirs, or the folder is something else
+            or cannot be written.
     """
+    check_optimizer(module, optimizer)
     write_checkpoint(folder, (read_whole(table, optimizer) for table in tables_in(module).values()))
 
 
@@ -145,10 +147,12 @@ def load_checkpoint(
         before_writing: called once everything was checked; where it raises, nothing is written.
 
     Raises:
-        InputError: no checkpoint, another model's, damaged, or one without the state that `optimizer` needs.
+        InputError: no checkpoint, another model's, damaged, or one without the state that `optimizer` needs, or an
+            optimizer of other parameters.
     """
     from safetensors import SafetensorError, safe_open
 
+    check_optimizer(module, optimizer)
     source = Path(folder)
     document = parse_spec(read_json(source, MARKER, _KIND, VERSION), _Document, str(source / MARKER))
     entries = {entry.name: entry for entry in document.tables}
@@ -169,6 +173,24 @@ def load_checkpoint(
         for name, table in tables.items():
             write_table(table, files[name].get_tensor("weight"))
             _write_sums(table, {c: files[name].get_tensor(_key(c)) for c in entries[name].sums}, optimizer)
+
+
+def check_optimizer(module: nn.Module, optimizer: object) -> None:
+    """Raise InputError unless an optimizer, where there is one, updates all tables in a module but the frozen."""
+    if optimizer is None:
+        return
+    if not isinstance(optimizer, RowOptimizer):
+        raise InputError(
+            f"optimizer: found {type(optimizer).__name__}; accepted: one of recshard.runtime, such as "
+            "optimizer_for makes, or none: the state of others is kept with their own state_dict()"
+        )
+    known = {weight for group in optimizer.param_groups for weight in group["params"]}
+    for name, table in tables_in(module).items():
+        if any(weight.requires_grad and weight not in known for weight in table.weights):
+            raise InputError(
+                f"optimizer: table '{name}' is not among its parameters, and its state would be left out; "
+                "accepted: the optimizer that was made for this module"
+            )
 
 
 def _write_sums(table: TableParts, sums: Mapping[Range, Tensor], optimizer: RowOptimizer | None) -> None:

@@ -22,7 +22,7 @@ from recshard.plan.plan import Plan
 from recshard.problem import IntArray
 from recshard.remap import TableRemap
 from recshard.runtime.batch import Bags, Batch, read_batch
-from recshard.runtime.checkpoint import Range, WholeTable, load_checkpoint, write_checkpoint
+from recshard.runtime.checkpoint import Range, WholeTable, check_optimizer, load_checkpoint, write_checkpoint
 from recshard.runtime.device import DeviceShards
 from recshard.runtime.memory import dtype_of
 from recshard.runtime.optim import RowOptimizer
@@ -138,14 +138,26 @@ class DistributedTieredEmbeddingBagCollection(nn.Module):
         """Yield every table with its state, whole on rank 0, and of no use on the others; collective.
 
         One table at a time is held in memory, on every rank.
+
+        Raises:
+            InputError: an optimizer of other parameters, or rows that are not where they were put; on every rank.
         """
         held = tables_in(self)
-        with_state = self.ranks.tell(
-            [
-                int(optimizer is not None and t.name in held and held[t.name].weights[0] in optimizer.blocks)
-                for t in self.model.tables
-            ]
-        )
+        with self.ranks.together():
+            # What may fail on one rank does so before the first table, in which all take part.
+            check_optimizer(self, optimizer)
+            for here in held.values():
+                list(here.parts())
+        blocks = optimizer.blocks if optimizer is not None else {}
+        own = [held[t.name].weights[0] in blocks if t.name in held else None for t in self.model.tables]
+        with_state = self.ranks.tell([int(state is True) for state in own])
+        without = self.ranks.tell([int(state is False) for state in own])
+        for j, declared in enumerate(self.model.tables):
+            if with_state[:, j].any() and without[:, j].any():
+                raise InputError(
+                    f"table '{declared.name}': some ranks give the state of its optimizer and others none; "
+                    "accepted: an optimizer of the same kind on all ranks, or on none"
+                )
         for j, declared in enumerate(self.model.tables):
             weight = torch.zeros(declared.rows, declared.dim, dtype=dtype_of(declared.name, declared.dtype))
             sums = {columns: torch.zeros(declared.rows) for columns in self._ranges[j] if with_state[:, j].any()}

@@ -32,8 +32,19 @@ class Shape:
 
 
 def tables_in(module: nn.Module) -> dict[str, TableParts]:
-    """Return the tables that have parts in a module, by name."""
-    return {m.remap.table: m for m in module.modules() if isinstance(m, TableParts)}
+    """Return the tables that have parts in a module, by name.
+
+    Raises:
+        InputError: a table is there twice, as in a model with a copy of itself.
+    """
+    found: dict[str, TableParts] = {}
+    for inner in module.modules():
+        if isinstance(inner, TableParts) and found.setdefault(inner.remap.table, inner) is not inner:
+            raise InputError(
+                f"table '{inner.remap.table}' is there twice in the {type(module).__name__}, and one would be "
+                "taken for the other; accepted: a module with each table once; give the modules inside one by one"
+            )
+    return found
 
 
 def model_of(module: nn.Module) -> dict[str, Shape]:

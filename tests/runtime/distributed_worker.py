@@ -7,6 +7,7 @@ Both sides draw plans, weights and batches from the same seeds; nothing is hande
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import time
@@ -137,6 +138,12 @@ def refuse(rank: int, size: int, folder: Path) -> Errors:
     check("gradients on one rank", silent)
     taken = folder / "taken"
     check("a folder that is taken", lambda: module.save_checkpoint(taken))
+    moved = copy.deepcopy(module)
+    if rank == 1:
+        moved.load_state_dict({name: value.clone() for name, value in moved.state_dict().items()}, assign=True)
+    check("rows that left their tier", lambda: moved.save_checkpoint(folder / "moved"))
+    optimizer = optimizer_for(module, plan, LR) if rank == 1 else None
+    check("state on one rank", lambda: module.save_checkpoint(folder / "moved", optimizer))
     damaged = folder / f"{CASES[3].name}-{'damaged' if rank == 1 else 'checkpoint'}"
     check("a damaged checkpoint", lambda: module.load_checkpoint(damaged))
     assert all(torch.equal(part, before[name]) for name, part in module.named_parameters())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,26 @@ def test_an_optimizer_takes_its_own_state_back_and_no_other() -> None:
     with pytest.raises(InputError, match="it is of another plan"):
         other[1].load_state_dict(pair[1].state_dict())
     assert bytes_of(other) == before
+
+
+def test_an_optimizer_that_is_not_the_modules_is_refused(tmp_path: Path) -> None:
+    pair, other = model(plan_of("row")), model(plan_of("row"))
+    save_checkpoint(pair[0], tmp_path / "c", pair[1])
+    for act in (save_checkpoint, load_checkpoint):
+        with pytest.raises(InputError, match=r"optimizer: table 'a' is not among its parameters"):
+            act(pair[0], tmp_path / "c", other[1])
+        with pytest.raises(InputError, match=r"optimizer: found SGD; accepted: one of recshard.runtime"):
+            act(pair[0], tmp_path / "c", torch.optim.SGD(pair[0].parameters(), 0.1))
+    for parameter in pair[0].parameters():
+        parameter.requires_grad_(False)
+    save_checkpoint(pair[0], tmp_path / "frozen", other[1])
+    load_checkpoint(pair[0], tmp_path / "frozen")
+
+
+def test_a_model_with_a_copy_of_itself_is_not_saved_as_one(tmp_path: Path) -> None:
+    online, _ = model(plan_of("none"))
+    both = torch.nn.ModuleList([online, copy.deepcopy(online)])
+    with pytest.raises(InputError, match=r"table 'a' is there twice in the ModuleList"):
+        save_checkpoint(both, tmp_path / "c")
+    assert not list(tmp_path.iterdir())
+    save_checkpoint(torch.nn.ModuleList([online, online]), tmp_path / "c")

@@ -90,6 +90,7 @@ def test_outputs_before_training_are_those_of_the_unsplit_model(folder: Path) ->
         ("an empty one", 1, "batch: feature 'a' is missing; found: none"),
         ("a folder that is taken", 0, "taken: exists and is not a folder with a checkpoint.json"),
         ("a damaged checkpoint", 1, "cannot be read"),
+        ("rows that left their tier", 1, "are no longer in the memory of their tier"),
         ("weights of another model", 1, "table 'a': rows: found 39, the plan has 40"),
     ],
 )
@@ -116,6 +117,7 @@ def test_an_error_of_another_kind_stops_the_other_ranks_too(folder: Path) -> Non
 def test_what_ranks_disagree_on_is_named(folder: Path) -> None:
     for rank in range(SIZE):
         errors = json.loads((folder / f"errors-{rank}.json").read_text())
+        assert "some ranks give the state of its optimizer" in errors["state on one rank"]["message"]
         assert "torch.no_grad: on for some ranks" in errors["gradients on one rank"]["message"]
         assert (
             "found 2 processes; accepted: 3, one for each device" in errors["another number of devices"]["message"]
