@@ -18,6 +18,7 @@ from recshard.plan.plan import Plan
 from recshard.runtime.memory import Block
 from recshard.runtime.row_kernels import step_rowwise_adagrad, step_sgd
 from recshard.runtime.table_parts import TableParts, new_states
+from recshard.runtime.weights import model_of
 
 EXECUTED = ("sgd", "rowwise_adagrad")
 
@@ -68,6 +69,17 @@ class RowOptimizer(Optimizer):
             if weight in self.blocks:
                 self.blocks[weight].tensor.copy_(total)
         self._keep()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Refuse to be copied: the state stands in the memories of a module's rows.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            "a row optimizer cannot be copied or pickled, since its state stands where the rows of its module "
+            "stand; make one for the module's copy with optimizer_for, and give it state_dict() of this one"
+        )
 
     def _keep(self) -> None:
         for weight, block in self.blocks.items():
@@ -122,9 +134,18 @@ def optimizer_for(
         optimizer: for all tables, in place of what is declared; the plan's bytes are those of what is declared.
 
     Raises:
-        InputError: an optimizer that is not executed, or no room for its state on a disk.
+        InputError: a module without tables or with those of another plan, an optimizer that is not executed, or no
+            room for its state on a disk.
     """
     declared = {table.name: optimizer or table.optimizer for table in plan.tables.tables}
+    model = model_of(module)
+    strange = next((name for name in model if name not in declared), None)
+    if strange is not None or not model:
+        raise InputError(
+            f"{type(module).__name__}: "
+            + (f"table '{strange}' is not the plan's" if model else "no tables of a plan are in it")
+            + "; accepted: a module made from this plan, or one that contains some"
+        )
     tables: dict[str, list[TableParts]] = {rule: [] for rule in EXECUTED}
     for table in module.modules():
         if not isinstance(table, TableParts):
@@ -141,7 +162,8 @@ def optimizer_for(
         if mine:
             group: dict[str, Any] = {"params": [w for table in mine for w in table.weights], "rule": rule}
             groups.append(group | ({"blocks": new_states(mine)} if rule == "rowwise_adagrad" else {}))
-    return RowOptimizer(groups, lr, eps)
+    # A device of a plan may hold nothing, and has its part in every step all the same.
+    return RowOptimizer(groups or [{"params": [], "rule": "sgd"}], lr, eps)
 
 
 def _update(weight: Tensor, gradient: Tensor, total: Tensor | None, lr: float, eps: float) -> None:

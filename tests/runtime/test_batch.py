@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from recshard.errors import InputError
+from recshard.placement import Placement
 from recshard.runtime.collection import TieredEmbeddingBagCollection
 from recshard.runtime.device import DeviceShards
 from recshard.runtime.optim import optimizer_for
@@ -121,6 +123,33 @@ def test_an_optimizer_that_is_not_executed_is_named() -> None:
     with pytest.raises(InputError, match=r"table 'b': optimizer: found 'adam'; the runtime executes sgd, rowwise"):
         optimizer_for(module, plan, 0.1)
     assert optimizer_for(module, plan, 0.1, optimizer="sgd").param_groups[0]["rule"] == "sgd"
+
+
+def test_an_optimizer_is_for_the_tables_of_its_plan() -> None:
+    plan = runnable(np.random.default_rng(0), "none")
+    module = TieredEmbeddingBagCollection.from_plan(plan)
+    names = tuple(replace(table, name=f"{table.name}2") for table in plan.tables.tables)
+    other = replace(plan, tables=plan.tables.with_tables(names))
+    with pytest.raises(InputError, match=r"TieredEmbeddingBagCollection: table 'a' is not the plan's"):
+        optimizer_for(module, other, 0.1)
+    with pytest.raises(InputError, match=r"Linear: no tables of a plan are in it"):
+        optimizer_for(torch.nn.Linear(2, 2), plan, 0.1)
+    with pytest.raises(InputError, match=r"a row optimizer cannot be copied or pickled"):
+        copy.deepcopy(optimizer_for(module, plan, 0.1))
+
+
+def test_a_device_that_holds_nothing_has_an_optimizer_too() -> None:
+    plan = runnable(np.random.default_rng(3), "row")
+    placed = plan.placement
+    free = replace(
+        plan, placement=Placement(np.where(placed.device == 1, 0, placed.device), placed.rows, placed.shards)
+    )
+    shards = DeviceShards.from_plan(free, [1])
+    assert shards({}) == {}
+    optimizer = optimizer_for(shards, free, 0.1)
+    optimizer.zero_grad()
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
 
 
 def test_a_remap_of_another_plan_is_refused() -> None:
