@@ -122,9 +122,12 @@ class TableParts(nn.Module):
             weights = bags.weights
             if weights is not None and routed.lookups is not None:
                 weights = weights.index_select(0, torch.from_numpy(routed.lookups).to(weights.device))
+            slots = torch.from_numpy(routed.slots)
+            if routed.slots is bags.values and (torch.is_grad_enabled() or self.weights[at].is_cuda):
+                slots = slots.clone()  # the caller's memory may hold the next batch before these are read again
             found = pooled(
                 self.weights[at],
-                torch.from_numpy(routed.slots),
+                slots,
                 torch.from_numpy(routed.offsets),
                 weights,
                 self._direct[at],

@@ -17,7 +17,7 @@ from recshard.runtime.collection import TieredEmbeddingBagCollection
 from recshard.runtime.device import DeviceShards
 from recshard.runtime.optim import optimizer_for
 from tests.plans import cut_case
-from tests.runtime.cases import random_batch, runnable
+from tests.runtime.cases import loss_of, random_batch, runnable, whole_gradients
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,23 @@ def test_a_device_wants_only_the_features_of_its_tables() -> None:
     assert shards({feature: full[feature] for feature in here}).keys() == shards(full).keys()
     with pytest.raises(InputError, match=r"devices: found 3; accepted: 0 to 2"):
         DeviceShards.from_plan(plan, [3])
+
+
+def test_a_batch_may_be_overwritten_before_backward() -> None:
+    module = TieredEmbeddingBagCollection.from_plan(runnable(np.random.default_rng(0), "none"))
+    found = []
+    for overwritten in (False, True):
+        module.zero_grad()
+        batch = bags()
+        loss = loss_of(module(batch), 0)
+        for rows, lengths in batch.values():
+            if overwritten:
+                rows.fill_(0)
+                lengths.fill_(0)
+        loss.backward()
+        found.append(whole_gradients(module))
+    for name, gradient in found[0].items():
+        assert torch.equal(found[1][name], gradient)
 
 
 def test_weights_are_for_sums_and_modes_are_known(module: TieredEmbeddingBagCollection) -> None:
