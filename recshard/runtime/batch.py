@@ -84,7 +84,7 @@ def read_batch(batch: Batch, known: Collection[str], needed: Collection[str]) ->
     return bags
 
 
-def read_bags(feature: str, values: Any, lengths: Any, weights: Tensor | None = None) -> Bags:
+def read_bags(feature: str, values: Any, lengths: Any, weights: Any = None) -> Bags:
     """Return the bags of one feature from its rows and the lengths of its bags.
 
     Raises:
@@ -95,17 +95,20 @@ def read_bags(feature: str, values: Any, lengths: Any, weights: Tensor | None = 
         raise InputError(f"feature '{feature}': lengths: found {counts.min()}; accepted: 0 or more")
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
-    if offsets[-1] != len(rows):
+    if offsets[-1] != len(rows) or counts.max(initial=0) > len(rows):  # a sum may be beyond 64 bits
         raise InputError(
-            f"feature '{feature}': lengths add up to {offsets[-1]}, and there are {len(rows)} values; accepted: "
-            "as many values as the lengths say"
+            f"feature '{feature}': lengths add up to {sum(counts.tolist())}, and there are {len(rows)} values; "
+            "accepted: as many values as the lengths say"
         )
-    if weights is not None and tuple(weights.shape) != (len(rows),):
+    if weights is None:
+        return Bags(rows, offsets)
+    factors = _tensor(feature, "weights", weights)
+    if tuple(factors.shape) != (len(rows),) or factors.is_complex():
         raise InputError(
-            f"feature '{feature}': weights: found shape {tuple(weights.shape)}; accepted: ({len(rows)},), "
-            "one a lookup"
+            f"feature '{feature}': weights: found shape {tuple(factors.shape)}; accepted: ({len(rows)},), "
+            "one real number a lookup"
         )
-    return Bags(rows, offsets, weights)
+    return Bags(rows, offsets, factors)
 
 
 def joined(bags: Sequence[Bags]) -> Bags:
@@ -122,7 +125,7 @@ def joined(bags: Sequence[Bags]) -> Bags:
     return Bags(values, offsets, torch.cat(ones))
 
 
-def _entries(batch: Batch) -> Iterator[tuple[str, Any, Any, Tensor | None]]:
+def _entries(batch: Batch) -> Iterator[tuple[str, Any, Any, Any]]:
     if isinstance(batch, Mapping):
         for feature, entry in batch.items():
             if not (isinstance(entry, tuple | list) and len(entry) in (2, 3)):
@@ -146,8 +149,8 @@ def _entries(batch: Batch) -> Iterator[tuple[str, Any, Any, Tensor | None]]:
 
 
 def _whole_numbers(feature: str, what: str, given: Any) -> IntArray:
-    tensor = torch.as_tensor(given)
-    if tensor.ndim != 1 or tensor.dtype.is_floating_point or tensor.dtype in (torch.bool, torch.complex64):
+    tensor = _tensor(feature, what, given)
+    if tensor.ndim != 1 or tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         if not tensor.numel() and tensor.ndim == 1:
             return np.empty(0, dtype=np.int64)
         raise InputError(
@@ -156,6 +159,16 @@ def _whole_numbers(feature: str, what: str, given: Any) -> IntArray:
         )
     found: IntArray = tensor.detach().to("cpu", torch.int64).contiguous().numpy()
     return found
+
+
+def _tensor(feature: str, what: str, given: Any) -> Tensor:
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"feature '{feature}': {what}: found {type(given).__name__}: {error}; accepted: a tensor, or numbers "
+            "that make one"
+        ) from None
 
 
 def _some(names: Collection[str], most: int = 8) -> str:

@@ -126,8 +126,17 @@ class TieredEmbeddingBag(nn.Module):
         if input.ndim == 2:
             if offsets is not None:
                 raise InputError(f"table '{name}': offsets with bags of equal size (two dimensions); give none")
+            if weights is not None and weights.shape != input.shape:
+                raise InputError(
+                    f"table '{name}': per_sample_weights: found shape {tuple(weights.shape)}; accepted: that of "
+                    f"the input, {tuple(input.shape)}"
+                )
             lengths = torch.full((input.shape[0],), input.shape[1])
             return self._pool(input.reshape(-1), lengths, None if weights is None else weights.reshape(-1))
+        if offsets is not None and offsets.ndim != 1:
+            raise InputError(
+                f"table '{name}': offsets: found shape {tuple(offsets.shape)}; accepted: one dimension"
+            )
         if offsets is None or input.ndim != 1:
             raise InputError(
                 f"table '{name}': found input of shape {tuple(input.shape)} "

@@ -58,6 +58,13 @@ def test_a_keyed_jagged_tensor_is_a_batch(module: TieredEmbeddingBagCollection, 
         torch.testing.assert_close(rows, expected[feature], rtol=0, atol=0)
 
 
+def test_numbers_of_any_kind_are_a_batch(module: TieredEmbeddingBagCollection) -> None:
+    tensors = torch.tensor([1, 2, 3]), torch.tensor([2, 0, 1]), torch.tensor([0.5, 1.0, 2.0])
+    expected = module(bags(b=tensors))["b"]
+    for form in (lambda t: t.numpy(), lambda t: t.tolist()):
+        assert torch.equal(module(bags(b=tuple(map(form, tensors))))["b"], expected)
+
+
 def bags(**changes: Any) -> dict[str, Any]:
     names = ["a", "a_last", "b", "c", "d"]
     batch = {f: (torch.tensor([1, 2, 3]), torch.tensor([2, 0, 1])) for f in names}
@@ -80,6 +87,11 @@ def bags(**changes: Any) -> dict[str, Any]:
             bags(a_last=(torch.tensor([1, -3]), torch.tensor([1, 1, 0]))),
             r"feature 'a_last': table 'a': found ID -3 at lookup 1; accepted: rows 0 to 39",
         ),
+        (bags(b=(None, [1])), r"feature 'b': values: found NoneType: .*; accepted: a tensor, or numbers"),
+        (bags(b=(["x"], [1])), r"feature 'b': values: found list: .*; accepted: a tensor, or numbers"),
+        (bags(b=([1j], [1])), r"feature 'b': values: found complex64 of shape \(1,\)"),
+        (bags(b=([1, 2, 3], [2**63 - 1, 2**63 - 1, 5])), r"lengths add up to 18446744073709551619, and"),
+        (bags(b=([1], [1, 0, 0], "heavy")), r"feature 'b': weights: found str"),
         (
             bags(d=(torch.tensor([1, 3]), torch.tensor([1, 1, 0]), torch.ones(3))),
             r"feature 'd': weights: found shape \(3,\); accepted: \(2,\)",

@@ -66,6 +66,8 @@ def tiered() -> TieredEmbeddingBag:
         ((torch.tensor([[1, 2]]), torch.tensor([0])), r"offsets with bags of equal size"),
         ((torch.tensor([1, 2]), torch.tensor([1])), r"offsets: found from 1 to 1; accepted: from 0 on"),
         ((torch.tensor([1, 2, 3]), torch.tensor([0, 2, 1])), r"lengths: found -1"),
+        ((torch.tensor([1, 2, 3]), torch.tensor([[0, 2]])), r"offsets: found shape \(1, 2\); accepted: one dim"),
+        ((torch.ones(2, 3).long(), None, torch.ones(3, 2)), r"per_sample_weights: found shape \(3, 2\)"),
         (
             (torch.tensor([1, 40]), torch.tensor([0])),
             r"table 'a': found ID 40 at lookup 1; accepted: rows 0 to 39",
