@@ -106,22 +106,29 @@ class DeviceShards(nn.Module):
                 tables that have no part here may be left out.
 
         Returns:
-            by feature and index of the shard in the plan, the pooled rows, those of all tiers added up.
+            by feature and index of the shard in the plan, the pooled rows, those of all tiers added up; all on the
+            GPU where any rows are in its reach.
 
         Raises:
             InputError: a batch that does not fit the model; see `read_batch` and `TableParts.forward`.
         """
         bags = read_batch(batch, self.model.table_index, self._needed)
         out: dict[tuple[str, int], Tensor] = {}
+        device = self._device()
         for table in self.tables:
             assert isinstance(table, TableParts)
             features = self._features[table.remap.table]
             pooled = _look_up(table, features, [bags[feature] for feature in features])
             size = len(bags[features[0]])
             for shard, total in pooled.items():
+                there = total.to(device)
                 for number, feature in enumerate(features):
-                    out[feature, shard] = total[number * size : (number + 1) * size]
+                    out[feature, shard] = there[number * size : (number + 1) * size]
         return out
+
+    def _device(self) -> torch.device:
+        devices = {table.device for table in self.tables if isinstance(table, TableParts)}
+        return next((device for device in devices if device.type == "cuda"), torch.device("cpu"))
 
 
 def _look_up(table: TableParts, features: Sequence[str], bags: Sequence[Bags]) -> dict[int, Tensor]:

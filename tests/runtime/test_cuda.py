@@ -46,6 +46,17 @@ def test_the_gpu_trains_to_the_weights_of_the_cpu(dtype: Dtype, optimizer: Optim
         torch.testing.assert_close(results[0][name], weight, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
+def test_all_features_come_out_on_the_gpu_that_some_tables_are_on() -> None:
+    rng = np.random.default_rng(3)
+    plan = runnable(rng, "none")
+    module = TieredEmbeddingBagCollection.from_plan(plan, places={"hbm": "host", "dram": "cuda", "uvm": "host"})
+    on_gpu = {any(weight.is_cuda for weight in table.weights) for table in tables_in(module).values()}
+    assert on_gpu == {True, False}
+    outputs = module(random_batch(rng, plan.tables.tables))
+    assert all(out.is_cuda for out in outputs.values())
+    loss_of({feature: out.cpu() for feature, out in outputs.items()}, 0).backward()
+
+
 def test_pinned_rows_are_one_memory_for_both_sides() -> None:
     plan = runnable(np.random.default_rng(0), "none", "rowwise_adagrad")
     module = TieredEmbeddingBagCollection.from_plan(plan, places=dict.fromkeys(GPU, "uvm"))
