@@ -86,5 +86,11 @@ class FileRoom:
                 self._path = Path(tempfile.mkdtemp(prefix="recshard-", dir=self._parent))
             except OSError as error:
                 raise InputError(f"{self._parent}: cannot be written: {error.strerror or error}") from None
-            weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
+            weakref.finalize(self, _remove, self._path, os.getpid())
         return self._path
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Remove a folder, unless this is a fork of the process that made it, which ends before that one."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

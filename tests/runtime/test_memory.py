@@ -59,6 +59,18 @@ def test_files_go_with_the_module(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_files_stay_when_a_fork_of_the_process_ends(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from recshard.runtime.file_rows import FileRoom\n"
+        "room = FileRoom(Path(sys.argv[1])); (file,) = room.make([1000])\n"
+        "child = os.fork()\n"
+        "if child: os.waitpid(child, 0); print(file.path.exists())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_disk_is_one_error_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = runnable(np.random.default_rng(0), "row", "rowwise_adagrad")
     real, left = os.posix_fallocate, [3]
