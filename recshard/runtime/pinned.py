@@ -67,5 +67,15 @@ class _PinnedArray:
 
 
 def seen_by_gpu(pinned: Tensor) -> Tensor:
-    """Return a CUDA tensor over the bytes of a pinned host tensor, which the GPU reads and writes over the bus."""
-    return torch.as_tensor(_PinnedArray(pinned.view(SAME_BYTES[pinned.dtype])), device="cuda").view(pinned.dtype)
+    """Return a CUDA tensor over the bytes of a pinned host tensor, which the GPU reads and writes over the bus.
+
+    Raises:
+        InputError: torch made a copy, since it takes the memory for another GPU's.
+    """
+    seen = torch.as_tensor(_PinnedArray(pinned.view(SAME_BYTES[pinned.dtype])), device="cuda").view(pinned.dtype)
+    if seen.data_ptr() != pinned.data_ptr():
+        raise InputError(
+            "uvm: pinned memory was set aside for another GPU than the current one, which was given a copy; "
+            "call torch.cuda.set_device with this process's GPU before anything else on a GPU"
+        )
+    return seen
