@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import shutil
@@ -52,7 +53,8 @@ class FileRoom:
         """Return a mapped file of zeros of each size in bytes, which the disk has set aside.
 
         Raises:
-            InputError: the disk has no room for all of them, or the folder cannot be written; no file is left.
+            InputError: the disk has no room for all of them, the system has too many files open, or the folder is
+                gone or cannot be written; no file is left.
         """
         if not sizes:
             return []
@@ -70,13 +72,26 @@ class FileRoom:
         except OSError as error:
             for path in paths:
                 path.unlink(missing_ok=True)
-            raise InputError(
-                f"{folder.parent}: no room for the rows of the file tier: {error.strerror}; needed: {sum(sizes)} "
-                f"bytes, free: {shutil.disk_usage(folder).free}; give a folder on a larger disk, or plan for a "
-                "smaller tier"
-            ) from None
+            raise self._refused(folder, sizes, error) from None
         self._files += len(made)
         return made
+
+    def _refused(self, folder: Path, sizes: Sequence[int], error: OSError) -> InputError:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return InputError(
+                f"{folder.parent}: {self._files} files of the file tier are open, and {len(sizes)} more are too "
+                f"many: {error.strerror}; raise the limit (ulimit -n) by twice as many"
+            )
+        if not folder.is_dir():
+            return InputError(
+                f"{folder}: the folder of the file tier was removed while in use; keep it until the module is "
+                "gone: save a checkpoint, and make the module anew"
+            )
+        return InputError(
+            f"{folder.parent}: no room for the rows of the file tier: {error.strerror}; needed: {sum(sizes)} "
+            f"bytes, free: {shutil.disk_usage(folder).free}; give a folder on a larger disk, or plan for a "
+            "smaller tier"
+        )
 
     def _make_folder(self) -> Path:
         if self._path is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +108,24 @@ def test_a_file_larger_than_is_allowed_is_an_error_and_no_crash(tmp_path: Path) 
     assert "InputError" in done.stderr
     assert "File too large; needed: 2098152 bytes" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_else_than_a_full_disk_is_wrong_is_said(tmp_path: Path) -> None:
+    room = FileRoom(tmp_path)
+    (file,) = room.make([1000])
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 5, limits[1]))
+    try:
+        with pytest.raises(
+            InputError, match=r"1 files of the file tier are open, and 20 more are .* \(ulimit -n\)"
+        ):
+            room.make([1000] * 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert list(file.path.parent.iterdir()) == [file.path]
+    shutil.rmtree(file.path.parent)
+    with pytest.raises(InputError, match="the folder of the file tier was removed while in use"):
+        room.make([1000])
 
 
 def test_files_are_set_aside_and_not_only_promised(tmp_path: Path) -> None:
