@@ -102,7 +102,7 @@ class RowOptimizer(Optimizer):
                 for weight in group["params"]:
                     if weight.grad is not None:
                         total = self.state[weight]["sum"] if weight in self.blocks else None
-                        _update(weight, weight.grad, total, group["lr"], group["eps"])
+                        _update(weight, weight.grad, total, float(group["lr"]), float(group["eps"]))
         return loss
 
 

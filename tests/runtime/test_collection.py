@@ -17,7 +17,7 @@ from recshard.runtime.collection import TieredEmbeddingBagCollection
 from recshard.runtime.device import DeviceShards
 from recshard.runtime.optim import RowwiseAdagrad, optimizer_for
 from recshard.runtime.weights import tables_in, whole
-from recshard.tables import Dtype
+from recshard.tables import Dtype, Optimizer
 from tests.plans import Kind
 from tests.runtime.cases import PLACES, Unsplit, loss_of, random_batch, random_weights, runnable, whole_gradients
 
@@ -136,6 +136,22 @@ def test_ten_steps_of_rowwise_adagrad_end_at_the_same_weights(
             adagrad_step(unsplit.weights(), sums, unsplit, 0.05)
     for name, weight in whole(tiered).items():
         assert_close(weight, unsplit.weights()[name], 1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+def test_a_learning_rate_may_be_a_tensor(optimizer: Optimizer) -> None:
+    trained = []
+    for lr in (0.25, torch.tensor(0.25)):
+        rng = np.random.default_rng(2)
+        plan = runnable(rng, "row", optimizer)
+        module = TieredEmbeddingBagCollection.from_plan(plan, weights=random_weights(rng, plan.tables.tables))
+        rows = optimizer_for(module, plan, 0.1)
+        for group in rows.param_groups:
+            group["lr"] = lr
+        loss_of(module(random_batch(rng, plan.tables.tables)), 0).backward()
+        rows.step()
+        trained.append(whole(module))
+    assert all(torch.equal(weight, trained[1][name]) for name, weight in trained[0].items())
 
 
 def test_a_column_shard_keeps_a_state_of_its_own() -> None:
