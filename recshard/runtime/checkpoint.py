@@ -81,9 +81,11 @@ def save_checkpoint(module: nn.Module, folder: str | Path, optimizer: RowOptimiz
         optimizer: whose state to keep beside them.
 
     Raises:
-        InputError: only some parts of a table are here, `optimizer` is not theirs, or the folder is something else
-            or cannot be written.
+        InputError: no tables or only some parts of one are here, `optimizer` is not theirs, or the folder is
+            something else or cannot be written.
     """
+    if not model_of(module):
+        raise InputError(f"{folder}: no tables of a plan are in the {type(module).__name__}; nothing was written")
     check_optimizer(module, optimizer)
     write_checkpoint(folder, (read_whole(table, optimizer) for table in tables_in(module).values()))
 

@@ -203,5 +203,7 @@ def test_a_model_with_a_copy_of_itself_is_not_saved_as_one(tmp_path: Path) -> No
     both = torch.nn.ModuleList([online, copy.deepcopy(online)])
     with pytest.raises(InputError, match=r"table 'a' is there twice in the ModuleList"):
         save_checkpoint(both, tmp_path / "c")
+    with pytest.raises(InputError, match=r"no tables of a plan are in the Linear; nothing was written"):
+        save_checkpoint(torch.nn.Linear(1, 1), tmp_path / "c")
     assert not list(tmp_path.iterdir())
     save_checkpoint(torch.nn.ModuleList([online, online]), tmp_path / "c")
