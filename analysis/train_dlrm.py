@@ -142,6 +142,8 @@ def main() -> None:
     parser.add_argument("--optimizer", choices=("rowwise_adagrad", "sgd"), default="rowwise_adagrad")
     parser.add_argument("--lr", type=float, default=0.05, help="of the rows; SGD wants some hundreds")
     options = parser.parse_args()
+    if min(options.steps, options.batch_size) < 1:
+        parser.error("--steps, --batch-size: accepted: 1 or more")
     trace, profile = demo()
     plan = make_plan(profile, TOPOLOGY, options=StrategyOptions(time_limit=2.0))
     print(f"{len(plan.tables)} tables, {plan.slow_share:.1%} of accesses in slow memory")
