@@ -41,7 +41,7 @@ class TieredEmbeddingBagCollection(nn.Module):
         plan: Plan,
         *,
         places: Mapping[str, str] | None = None,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
         direct: bool = False,
         remaps: Sequence[TableRemap] | None = None,
         mode: str | Mapping[str, str] | None = None,

@@ -44,7 +44,7 @@ class DeviceShards(nn.Module):
         devices: Collection[int] | None = None,
         *,
         places: Mapping[str, str] | None = None,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
         direct: bool = False,
         remaps: Sequence[TableRemap] | None = None,
         mode: str | Mapping[str, str] = "sum",

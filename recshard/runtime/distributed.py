@@ -76,7 +76,7 @@ class DistributedTieredEmbeddingBagCollection(nn.Module):
         group: dist.ProcessGroup | None = None,
         average: bool = False,
         places: Mapping[str, str] | None = None,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
         direct: bool = False,
         remaps: Sequence[TableRemap] | None = None,
         mode: str | Mapping[str, str] | None = None,

@@ -39,9 +39,9 @@ class FileRoom:
     Rows outlive the module in checkpoints: the files are memory, and mean nothing without the plan.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None) -> None:
         """Name the folder in which to make one, None: the system's for temporary files; made once needed."""
-        self._parent = folder
+        self._parent = None if folder is None else Path(folder)
         self._path: Path | None = None
         self._files = 0
 

@@ -37,7 +37,7 @@ class TieredEmbeddingBag(nn.Module):
         *,
         mode: str = "sum",
         include_last_offset: bool = False,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
         direct: bool = False,
     ) -> None:
         """Put a table into its parts.
@@ -81,7 +81,7 @@ class TieredEmbeddingBag(nn.Module):
         bag: nn.EmbeddingBag,
         *,
         places: Mapping[str, str] | None = None,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
         direct: bool = False,
     ) -> Self:
         """Return an `nn.EmbeddingBag` put into the tiers that a plan has for its table.

@@ -131,6 +131,8 @@ def test_what_else_than_a_full_disk_is_wrong_is_said(tmp_path: Path) -> None:
 def test_files_are_set_aside_and_not_only_promised(tmp_path: Path) -> None:
     room = FileRoom(tmp_path)
     (file,) = room.make([1 << 20])
+    (named,) = FileRoom(str(tmp_path / "by name")).make([1])
+    assert named.path.parent.parent == tmp_path / "by name"
     assert file.path.stat().st_blocks * 512 >= 1 << 20
     with pytest.raises(InputError, match="cannot be written"):
         FileRoom(file.path / "below").make([1])
