@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from recshard.profile.sorting import rising_order
@@ -47,6 +48,7 @@ class _Gather(torch.autograd.Function):
         return rows.gather(weight, slots)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = gradients
         return _sparse(ctx.slots, gradient, ctx.shape), None, None
@@ -64,6 +66,7 @@ class _Pool(torch.autograd.Function):
         )
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None, Tensor | None]:
         gradient, slots, offsets = gradients[0].contiguous().numpy(), ctx.slots.numpy(), ctx.offsets.numpy()
         weight, weights = ctx.saved_tensors

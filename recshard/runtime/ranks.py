@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from recshard.errors import InputError, RecshardError
 from recshard.problem import IntArray
@@ -126,6 +127,7 @@ class _Exchange(torch.autograd.Function):
         return ranks.exchange(tensor, sent, received)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         back = ctx.ranks.exchange(gradients[0], ctx.received, ctx.sent).to(ctx.device)
         (with_it,) = ctx.saved_tensors

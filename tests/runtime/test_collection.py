@@ -154,6 +154,18 @@ def test_a_learning_rate_may_be_a_tensor(optimizer: Optimizer) -> None:
     assert all(torch.equal(weight, trained[1][name]) for name, weight in trained[0].items())
 
 
+def test_what_has_no_second_derivative_says_so() -> None:
+    module = TieredEmbeddingBagCollection.from_plan(runnable(np.random.default_rng(2), "row"))
+    weights = torch.ones(3, requires_grad=True)
+    batch = {f.name: (torch.tensor([0, 1, 2]), torch.tensor([2, 1]), weights) for f in module.model.features}
+    total = loss_of(module(batch), 0)
+    (first,) = torch.autograd.grad(total, weights, create_graph=True)
+    (again,) = torch.autograd.grad(loss_of(module(batch), 0), weights)
+    assert_close(first.detach(), again)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
 def test_a_column_shard_keeps_a_state_of_its_own() -> None:
     weight = torch.nn.Parameter(torch.ones(2, 4))
     halves = [torch.nn.Parameter(torch.ones(2, 2)) for _ in range(2)]
