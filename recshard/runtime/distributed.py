@@ -106,11 +106,13 @@ class DistributedTieredEmbeddingBagCollection(nn.Module):
             modes = modes_for(plan.tables, mode, weights)
             shards = DeviceShards.from_plan(
                 plan, [ranks.rank], places=places, folder=folder, direct=direct, remaps=remaps, mode=modes,
-                random=weights is None,
+                random=False,
             )  # fmt: skip
             module = cls(plan, shards, ranks, modes, average=average)
             if weights is not None:
                 load_whole(module, weights)
+            else:
+                _draw(shards, ranks.rank)
         return module
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -302,6 +304,17 @@ class DistributedTieredEmbeddingBagCollection(nn.Module):
                 received[feature, s] = columns[:, first : first + own_width].to(dtype_of(table.name, table.dtype))
                 first += own_width
         return put_together(received, self._shards_of)
+
+
+def _draw(shards: DeviceShards, rank: int) -> None:
+    """Draw the rows of a rank, others than those of any other, where all ranks begin with one seed.
+
+    Afterwards their generators agree as before, so that the other layers of a model are the same on all.
+    """
+    seed = int(torch.randint(2**40, ()))
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if torch.cuda.is_available() else []):
+        torch.manual_seed(seed + rank)
+        shards.reset_parameters()
 
 
 def _ranges(plan: Plan) -> list[list[Range]]:

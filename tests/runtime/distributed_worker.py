@@ -163,6 +163,16 @@ def go_on(rank: int, size: int, folder: Path) -> None:
     module.save_checkpoint(folder / "gone-on", optimizer)
 
 
+def begin(folder: Path) -> None:
+    """Draw a model's rows, the seed being the same on all ranks, and write a checkpoint of them."""
+    plan, *_ = setting(CASES[3], dist.get_world_size())
+    torch.manual_seed(5)
+    module = Distributed.from_plan(plan, places=PLACES)
+    drawn_next = module.ranks.tell([int(torch.randint(2**40, ()))])
+    assert (drawn_next == drawn_next[0]).all()
+    module.save_checkpoint(folder / "random")
+
+
 def main() -> None:
     folder, rank, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
@@ -178,6 +188,7 @@ def main() -> None:
     dist.barrier()
     errors = refuse(rank, size, folder)
     go_on(rank, size, folder)
+    begin(folder)
     (folder / f"errors-{rank}.json").write_text(json.dumps(errors))
     dist.destroy_process_group()
 

@@ -130,6 +130,12 @@ def test_a_checkpoint_goes_on_under_another_plan_bit_by_bit(folder: Path) -> Non
         assert torch.equal(load_file(file)["weight"], load_file(after / file.name)["weight"])
 
 
+def test_ranks_with_one_seed_draw_other_rows(folder: Path) -> None:
+    for file in (folder / "random").glob("*.safetensors"):
+        weight = load_file(file)["weight"]
+        assert len(weight.unique()) > 0.99 * weight.numel()
+
+
 def test_one_process_without_torch_distributed_is_told_what_to_do() -> None:
     plan, *_ = setting(CASES[0], SIZE)
     with pytest.raises(InputError, match=r"torch\.distributed is not initialised; call .* or use Tiered"):
