@@ -23,6 +23,7 @@ from recshard.runtime.optim import RowOptimizer
 from recshard.runtime.table_parts import TableParts
 from recshard.runtime.weights import (
     Shape,
+    check_in_place,
     check_model,
     model_of,
     read_part,
@@ -161,6 +162,7 @@ def load_checkpoint(
     found = {e.name: Shape(e.rows, e.dim, _dtype(source, e)) for e in document.tables}
     check_model(model_of(module), found, str(source))
     tables = tables_in(module)
+    check_in_place(tables.values())
     with ExitStack() as stack:
         files = {}
         for name, table in tables.items():

@@ -28,7 +28,15 @@ from recshard.runtime.memory import dtype_of
 from recshard.runtime.optim import RowOptimizer
 from recshard.runtime.pooling import put_together, shards_by_feature
 from recshard.runtime.ranks import Ranks, exchange_with_gradient
-from recshard.runtime.weights import Weights, load_whole, modes_for, read_part, tables_in, whole_table
+from recshard.runtime.weights import (
+    Weights,
+    check_in_place,
+    load_whole,
+    modes_for,
+    read_part,
+    tables_in,
+    whole_table,
+)
 
 
 class DistributedTieredEmbeddingBagCollection(nn.Module):
@@ -148,8 +156,7 @@ class DistributedTieredEmbeddingBagCollection(nn.Module):
         with self.ranks.together():
             # What may fail on one rank does so before the first table, in which all take part.
             check_optimizer(self, optimizer)
-            for here in held.values():
-                list(here.parts())
+            check_in_place(held.values())
         blocks = optimizer.blocks if optimizer is not None else {}
         own = [held[t.name].weights[0] in blocks if t.name in held else None for t in self.model.tables]
         with_state = self.ranks.tell([int(state is True) for state in own])

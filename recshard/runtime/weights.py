@@ -67,14 +67,22 @@ def load_whole(module: nn.Module, weights: Weights) -> None:
             names `embedding_bags.item.weight` and `item.weight` stand for table `item`.
 
     Raises:
-        InputError: another model (the differences are named), or an `nn.EmbeddingBag` with an option that lookups
-            in parts do not have.
+        InputError: another model (the differences are named), an `nn.EmbeddingBag` with an option that lookups in
+            parts do not have, or rows that are no longer in the memory of their tier.
     """
     tables, model = tables_in(module), model_of(module)
     given = named_tables(weights, model)
     check_model(model, {name: shape_of(weight) for name, weight in given.items()}, "weights")
+    check_in_place(tables.values())
     for name, table in tables.items():
         write_table(table, given[name])
+
+
+def check_in_place(tables: Iterable[TableParts]) -> None:
+    """Raise InputError where the rows of a table are no longer in the memory of their tier."""
+    for table in tables:
+        for _ in table.parts():
+            pass
 
 
 def whole(module: nn.Module) -> dict[str, Tensor]:

@@ -12,7 +12,14 @@ import torch
 from recshard.errors import InputError
 from recshard.plan import make_plan
 from recshard.profile.build import profile_trace
-from recshard.runtime import TieredEmbeddingBagCollection, optimizer_for, whole
+from recshard.runtime import (
+    TieredEmbeddingBagCollection,
+    load_checkpoint,
+    load_whole,
+    optimizer_for,
+    save_checkpoint,
+    whole,
+)
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.topology import Group, Tier, Topology
 from tests.runtime.cases import PLACES, random_batch, random_weights, runnable
@@ -42,6 +49,20 @@ def test_rows_that_were_given_other_memory_are_named() -> None:
     bags.load_state_dict({name: weight.clone() for name, weight in bags.state_dict().items()}, assign=True)
     with pytest.raises(InputError, match=r"table 'a': the rows of part '.*' are no longer in the memory"):
         whole(bags)
+
+
+def test_nothing_is_written_where_the_rows_of_one_table_left_their_tier(tmp_path: Path) -> None:
+    plan = runnable(np.random.default_rng(5), "none")
+    bags = TieredEmbeddingBagCollection.from_plan(plan, places=dict.fromkeys(PLACES, "host"))
+    others = {name: torch.zeros_like(weight) for name, weight in whole(bags).items()}
+    save_checkpoint(bags, tmp_path / "checkpoint")
+    last = bags.shards.tables[-1].weights
+    last[0] = torch.nn.Parameter(torch.ones_like(last[0]))
+    before = {name: weight.clone() for name, weight in bags.named_parameters()}
+    for write in (lambda: load_whole(bags, others), lambda: load_checkpoint(bags, tmp_path / "checkpoint")):
+        with pytest.raises(InputError, match="no longer in the memory"):
+            write()
+        assert all(torch.equal(weight, before[name]) for name, weight in bags.named_parameters())
 
 
 def test_a_state_dict_of_a_plan_with_other_hot_rows_is_refused_though_shapes_agree(tmp_path: Path) -> None:
