@@ -175,6 +175,17 @@ def test_what_fbgemm_has_no_operator_for_is_refused() -> None:
         operator(runs, 0, use_cpu=True, weights={})
 
 
+def test_weights_of_another_dtype_are_refused_in_and_out() -> None:
+    rng = np.random.default_rng(2)
+    plan = runnable(rng, "none", devices=1)
+    weights = random_weights(rng, plan.tables.tables)
+    device = operator(plan, 0, use_cpu=True)
+    wrong = weights | {"a": weights["a"].half()}
+    for call in (device.load_whole, device.write_whole):
+        with pytest.raises(InputError, match=r"table 'a': found float16; accepted: float32, .*; convert"):
+            call(wrong)
+
+
 def test_a_row_beyond_its_table_is_named() -> None:
     plan = runnable(np.random.default_rng(4), "none", devices=1)
     batch: Bags = {f.name: (torch.tensor([3]), torch.tensor([1])) for f in plan.tables.features}

@@ -148,6 +148,16 @@ def test_weights_of_another_model_are_refused_by_what_differs() -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in split.to_whole().items())
 
 
+def test_weights_of_another_dtype_are_refused() -> None:
+    plan = cut_case(np.random.default_rng(6), "none").plan
+    weights = whole_weights(unsplit(plan, "sum"))
+    split = PartsEmbeddingBagCollection(plan)
+    before = split.to_whole()
+    with pytest.raises(InputError, match=r"table 'a' has weights of float16, the plan's are float32; convert"):
+        split.load_whole(weights | {"a": weights["a"].half()})
+    assert all(torch.equal(weight, before[name]) for name, weight in split.to_whole().items())
+
+
 def test_an_unknown_pooling_is_refused() -> None:
     plan = cut_case(np.random.default_rng(7), "none").plan
     with pytest.raises(InputError, match="found 'max'; accepted: sum, mean"):

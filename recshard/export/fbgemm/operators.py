@@ -68,6 +68,7 @@ class DeviceOperators(nn.Module):
         self.specs, self.device = specs, device
         self._features = {s.table: s.features for parts in specs.devices for s in parts}
         self._shapes = {s.table: (s.table_rows, s.table_dim) for parts in specs.devices for s in parts}
+        self._dtypes = {s.table: s.dtype for parts in specs.devices for s in parts}
         self._parts = {part.name: part for remap in specs.remaps.values() for part in remap.parts}
         self._home = _processor(use_cpu)
         self._groups = _groups(specs, device, use_cpu, optimizer)
@@ -124,7 +125,7 @@ class DeviceOperators(nn.Module):
         """Write the rows of whole tables, shape (rows, dim), into the parts that are here.
 
         Raises:
-            InputError: a table that is missing or of another shape; then nothing was written.
+            InputError: a table that is missing or of another shape or type; then nothing was written.
         """
         for table in self.tables:
             self._check_whole(weights, table)
@@ -137,14 +138,14 @@ class DeviceOperators(nn.Module):
         """Write the parts that are here into whole tables, shape (rows, dim); other elements stay as they are.
 
         Raises:
-            InputError: a table that is missing or of another shape; then nothing was written.
+            InputError: a table that is missing or of another shape or type; then nothing was written.
         """
         for table in self.tables:
             self._check_whole(out, table)
         with torch.no_grad():
             for spec, rows, weight in self._held():
                 whole = out[spec.table]
-                whole[rows.to(whole.device), slice(*spec.columns)] = weight.to(whole.device, whole.dtype)
+                whole[rows.to(whole.device), slice(*spec.columns)] = weight.to(whole.device)
 
     def _held(self) -> list[tuple[PartSpec, Tensor, Tensor]]:
         """Return every part here with the rows of its table that it holds, and their weights."""
@@ -165,6 +166,12 @@ class DeviceOperators(nn.Module):
         if found != accepted:
             raise InputError(
                 f"weights: table '{table}': found shape {found}; accepted: {accepted}, the whole table"
+            )
+        dtype, planned = str(weights[table].dtype).removeprefix("torch."), self._dtypes[table]
+        if dtype != planned:
+            raise InputError(
+                f"weights: table '{table}': found {dtype}; accepted: {planned}, as planned; convert it first, or "
+                "plan for a table of that dtype"
             )
 
 

@@ -28,12 +28,21 @@ def check_whole(layout: Layout, weights: Mapping[str, torch.Tensor]) -> None:
     """Check that weights are those of the plan's tables.
 
     Raises:
-        InputError: tables are missing, unknown or of another shape; names every difference.
+        InputError: tables are missing, unknown or of another shape or type; names every difference.
     """
     found = {name: tuple(weight.shape) for name, weight in weights.items()}
     wrong = differences(planned_shapes(layout.tables), found)
     if wrong:
         raise InputError(f"weights: not of the model that the plan is for: {wrong}; plan for this model's tables")
+    # Converted in silence, a table would not come back bit by bit.
+    types = {name: str(weight.dtype).removeprefix("torch.") for name, weight in weights.items()}
+    others = [
+        f"table '{table.name}' has weights of {types[table.name]}, the plan's are {table.dtype}"
+        for table in layout.tables
+        if types[table.name] != table.dtype
+    ]
+    if others:
+        raise InputError(f"weights: {'; '.join(others)}; convert them first, or plan for tables of that dtype")
 
 
 def planned_shapes(tables: Sequence[EmbeddingTable]) -> dict[str, tuple[int, ...]]:
