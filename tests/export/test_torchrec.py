@@ -127,6 +127,47 @@ def test_an_id_beyond_its_table_is_named() -> None:
         PartsTransform(plan)(wrong)
 
 
+@pytest.mark.parametrize(
+    ("values", "lengths", "words"),
+    [
+        (torch.tensor([1.7, 2.0, 0.0]), torch.tensor([3, 0, 0, 0]), "'a': values: found float32"),
+        (torch.tensor([True]), torch.tensor([1, 0, 0, 0]), "'a': values: found bool"),
+        (torch.tensor([1, 2]), torch.tensor([1, 0, 0, 2]), "'d': lengths add up to 2, and there are 1 values"),
+        (torch.tensor([1]), torch.tensor([-1, 1, 1, 0]), "'a': lengths: found -1; accepted: 0 or more"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused(values: torch.Tensor, lengths: torch.Tensor, words: str) -> None:
+    plan = cut_case(np.random.default_rng(4), "row").plan
+    batch = KeyedJaggedTensor(keys=["a", "b", "c", "d"], values=values, lengths=lengths)
+    with pytest.raises(InputError, match=words):
+        PartsTransform(plan)(batch)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_features_are_found_by_name_whatever_their_order_and_type(dtype: torch.dtype) -> None:
+    rng = np.random.default_rng(4)
+    plan = cut_case(rng, "both").plan
+    whole = unsplit(plan, "sum")
+    split = PartsEmbeddingBagCollection.from_whole(plan, whole_weights(whole))
+    batch = random_batch(rng, plan)
+    bags = dict(batch.to_dict())
+    keys = ["unknown", *reversed(batch.keys())]
+    bags["unknown"] = bags["a"]
+    other = KeyedJaggedTensor(
+        keys=keys,
+        values=torch.cat([bags[key].values() for key in keys]).to(dtype),
+        lengths=torch.cat([bags[key].lengths() for key in keys]).to(dtype),
+    )
+    torch.testing.assert_close(split(other).values(), whole(batch).values(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_batch_of_no_samples_is_one_for_the_parts() -> None:
+    layout = layout_of(cut_case(np.random.default_rng(4), "both").plan)
+    none = torch.empty(0, dtype=torch.int64)
+    parts = PartsTransform(layout)(KeyedJaggedTensor(keys=layout.feature_names, values=none, lengths=none))
+    assert [parts.stride(), parts.values().numel(), parts.keys()] == [0, 0, layout.all_keys]
+
+
 def test_a_batch_without_a_feature_of_the_plan_is_refused() -> None:
     plan = cut_case(np.random.default_rng(5), "none").plan
     batch = KeyedJaggedTensor(keys=["a"], values=torch.tensor([1]), lengths=torch.tensor([1]))

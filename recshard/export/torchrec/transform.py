@@ -13,6 +13,7 @@ from recshard.errors import InputError, nearest
 from recshard.export.torchrec.layout import Layout, layout_of
 from recshard.plan.plan import Plan
 from recshard.remap import Part
+from recshard.runtime.batch import read_batch
 
 _TYPES = {
     "float32": DataType.FP32,
@@ -74,27 +75,25 @@ class PartsTransform:
         """Return the batch for the parts: keys `feature@part`, values slots, weights those of the lookups.
 
         Raises:
-            InputError: a feature is missing, a batch size of its own for every feature, or an ID that is no row.
+            InputError: a feature is missing, a batch size of its own for every feature, IDs or lengths that are no
+                whole numbers or do not fit together, or an ID that is no row.
         """
         layout = self.layout
         self._check(features)
-        jagged = features.to_dict()
+        found = read_batch(features, features.keys(), layout.feature_names)
         slots: dict[str, torch.Tensor] = {}
         lengths: dict[str, torch.Tensor] = {}
         weights: dict[str, torch.Tensor] = {}
         weighted = features.weights_or_none() is not None
         for table, remap in zip(layout.tables, layout.remaps, strict=True):
             for feature in table.features:
-                bags = jagged[feature]
-                rows = bags.values().detach().to("cpu", torch.int64).contiguous().numpy()
-                per_bag = bags.lengths().detach().to("cpu", torch.int64).numpy()
-                offsets = np.concatenate([[0], np.cumsum(per_bag)])
-                for routed in remap.route(rows, offsets):
+                bags = found[feature]
+                for routed in remap.route(bags.values, bags.offsets):
                     key = f"{feature}@{routed.part.name}"
                     slots[key] = torch.from_numpy(routed.slots)
                     lengths[key] = torch.from_numpy(np.diff(routed.offsets))
-                    if weighted:
-                        own = bags.weights()
+                    if bags.weights is not None:
+                        own = bags.weights
                         if routed.lookups is not None:
                             own = own[torch.from_numpy(routed.lookups).to(own.device)]
                         weights[key] = own
