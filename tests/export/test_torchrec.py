@@ -199,6 +199,15 @@ def test_weights_of_another_dtype_are_refused() -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in split.to_whole().items())
 
 
+def test_weights_are_not_lost_on_the_meta_device() -> None:
+    plan = cut_case(np.random.default_rng(6), "none").plan
+    weights = whole_weights(unsplit(plan, "sum"))
+    with pytest.raises(InputError, match="stands on the meta device and has no weights"):
+        PartsEmbeddingBagCollection.from_whole(plan, weights, device=torch.device("meta"))
+    with pytest.raises(InputError, match="stands on the meta device and has no weights"):
+        PartsEmbeddingBagCollection(plan, device=torch.device("meta")).to_whole()
+
+
 def test_an_unknown_pooling_is_refused() -> None:
     plan = cut_case(np.random.default_rng(7), "none").plan
     with pytest.raises(InputError, match="found 'max'; accepted: sum, mean"):

@@ -75,6 +75,8 @@ class PartsEmbeddingBagCollection(nn.Module):
     ) -> PartsEmbeddingBagCollection:
         """Return the module with the weights of the whole tables, by name, each of shape (rows, dim).
 
+        `DistributedModelParallel` draws weights anew where it shards: there, call `load_whole` after it.
+
         Args:
             options: those of the class.
 
@@ -99,9 +101,11 @@ class PartsEmbeddingBagCollection(nn.Module):
         """Take over the weights of the whole tables; where the parts are sharded, each process its own.
 
         Raises:
-            InputError: weights of another model; names every difference. Nothing was changed then.
+            InputError: weights of another model, with every difference named, or parts that stand nowhere yet, on
+                the meta device. Nothing was changed then.
         """
         check_whole(self.layout, weights)
+        self._check_placed()
         for part, own in self._own():
             if own is not None:
                 own.copy_(part_of(self.layout, part, weights[self.layout.tables[part.table].name]))
@@ -112,7 +116,11 @@ class PartsEmbeddingBagCollection(nn.Module):
 
         Args:
             group: the processes over which they are sharded; None: all.
+
+        Raises:
+            InputError: parts that stand nowhere yet, on the meta device.
         """
+        self._check_placed()
         layout = self.layout
         whole = {
             table.name: torch.empty(table.rows, table.dim, dtype=_TYPES[table.dtype]) for table in layout.tables
@@ -125,6 +133,14 @@ class PartsEmbeddingBagCollection(nn.Module):
             if own is not None:
                 put_back(layout, part, own, whole[table.name])
         return whole
+
+    def _check_placed(self) -> None:
+        nowhere = [part.name for part, own in self._own() if own is not None and own.is_meta]
+        if nowhere:
+            raise InputError(
+                f"part '{nowhere[0]}': stands on the meta device and has no weights; accepted: a module that was "
+                "built on a device, or that DistributedModelParallel has sharded"
+            )
 
     def _own(self) -> Iterator[tuple[Part, torch.Tensor | None]]:
         """Yield every part with its weights, None where another process has them."""
