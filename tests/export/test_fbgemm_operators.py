@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,6 +126,31 @@ def test_weights_come_back_bit_by_bit_and_start_small_where_none_are_given() -> 
     for weight in fresh.values():
         assert 0 < weight.float().abs().max() <= len(weight) ** -0.5 + 1e-3
         assert weight.float().std() > 0.3 * len(weight) ** -0.5
+
+
+def test_caches_are_written_back_before_weights_are_read_and_emptied_once_they_are_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A cache stands on a GPU only; what is asked of the operator is the same everywhere.
+    rng = np.random.default_rng(5)
+    plan = runnable(rng, "none", devices=1)
+    weights = random_weights(rng, plan.tables.tables)
+    device = operator(plan, 0, weights=weights, use_cpu=True)
+    (op,) = device.operators
+    done: list[str] = []
+    for name in ("flush", "split_embedding_weights", "reset_cache_states"):
+        real = getattr(op, name)
+
+        def noted(name: str = name, real: Callable[[], object] = real) -> object:
+            done.append(name)
+            return real()
+
+        monkeypatch.setattr(op, name, noted)
+    device.write_whole({name: weight.clone() for name, weight in weights.items()})
+    assert done == ["flush", "split_embedding_weights"]
+    done.clear()
+    device.load_whole(weights)
+    assert done == ["flush", "split_embedding_weights", "reset_cache_states"]
 
 
 def test_a_device_has_an_operator_for_each_optimizer_and_no_more() -> None:

@@ -133,6 +133,9 @@ class DeviceOperators(nn.Module):
             for spec, rows, weight in self._held():
                 columns = weights[spec.table].detach()[:, slice(*spec.columns)]
                 weight.copy_(columns[rows.to(columns.device)])
+        for op in self.operators:
+            split: Any = op
+            split.reset_cache_states()  # what it had of the rows before is out of date
 
     def write_whole(self, out: Mapping[str, Tensor]) -> None:
         """Write the parts that are here into whole tables, shape (rows, dim); other elements stay as they are.
@@ -152,6 +155,7 @@ class DeviceOperators(nn.Module):
         found = []
         for group, op in zip(self._groups, self.operators, strict=True):
             split: Any = op
+            split.flush()  # rows that were trained in the cache of a MANAGED_CACHING part
             for spec, weight in zip(group.specs, split.split_embedding_weights(), strict=True):
                 rows = self.specs.remaps[spec.table].rows_of(self._parts[spec.name])
                 found.append((spec, torch.from_numpy(rows), weight))
