@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,6 +211,30 @@ def test_weights_of_another_dtype_are_refused_in_and_out() -> None:
     for call in (device.load_whole, device.write_whole):
         with pytest.raises(InputError, match=r"table 'a': found float16; accepted: float32, .*; convert"):
             call(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"wieght_decay": 0.1}, r"option 'wieght_decay': .*did you mean 'weight_decay'"),
+        ({"pooling_mode": 1}, "option 'pooling_mode': found one of your own; accepted: none"),
+        ({"learning_rate": -0.1}, "learning_rate: found -0.1; accepted: a number, 0 or more"),
+        ({"learning_rate": float("nan")}, "learning_rate: found nan"),
+        ({"learning_rate": "fast"}, "learning_rate: found 'fast'"),
+        ({"device": "0"}, "device: found 0; accepted: 0 to 0"),
+        ({"weights": {"a": torch.nn.EmbeddingBag(40, 8)}}, "table 'a': found EmbeddingBag; accepted: a tensor"),
+    ],
+)
+def test_options_that_make_no_operator_are_refused(options: dict[str, Any], words: str) -> None:
+    plan = runnable(np.random.default_rng(2), "none", devices=1)
+    with pytest.raises(InputError, match=words):
+        operator(plan, **({"device": 0, "use_cpu": True} | options))
+
+
+def test_operators_for_a_gpu_are_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="use_cpu: found False, and torch finds no CUDA here"):
+        operator(runnable(np.random.default_rng(2), "none", devices=1), 0, use_cpu=False)
 
 
 def test_a_row_beyond_its_table_is_named() -> None:

@@ -12,8 +12,10 @@ pooled = put_in_place([device(batch) for device in devices])                    
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +164,11 @@ class DeviceOperators(nn.Module):
         return found
 
     def _check_whole(self, weights: Mapping[str, Tensor], table: str) -> None:
+        if table in weights and not _is_a(weights[table], Tensor):
+            raise InputError(
+                f"weights: table '{table}': found {type(weights[table]).__name__}; accepted: a tensor, the whole "
+                "table (of an nn.EmbeddingBag, its weight)"
+            )
         if table not in weights:
             raise InputError(
                 f"weights: table '{table}' is missing{nearest(table, weights)}; give every table whole"
@@ -206,8 +213,12 @@ def operator(
     """
     specs = specs_of(source) if isinstance(source, Plan) else source
     specs = specs if isinstance(specs, Specs) else load_fbgemm(specs)
-    if not 0 <= device < len(specs.devices):
+    if not _is_a(device, Integral) or not 0 <= device < len(specs.devices):
         raise InputError(f"device: found {device}; accepted: 0 to {len(specs.devices) - 1}, the plan's devices")
+    if not (_is_a(learning_rate, Real) and 0 <= learning_rate < float("inf")):
+        raise InputError(f"learning_rate: found {learning_rate!r}; accepted: a number, 0 or more")
+    if use_cpu is False and not torch.cuda.is_available():
+        raise InputError("use_cpu: found False, and torch finds no CUDA here; accepted here: True or None")
     if optimizer is not None and optimizer not in _OPTIMIZERS:
         raise InputError(
             f"optimizer: found '{optimizer}'{nearest(optimizer, _OPTIMIZERS)}; accepted: {', '.join(_OPTIMIZERS)}"
@@ -223,6 +234,10 @@ def operator(
         for spec, _, weight in made._held():
             weight.uniform_(-(spec.table_rows**-0.5), spec.table_rows**-0.5)
     return made
+
+
+def _is_a(given: object, kind: type) -> bool:
+    return isinstance(given, kind)
 
 
 def put_in_place(outputs: Sequence[Outputs]) -> dict[str, Tensor]:
@@ -272,8 +287,9 @@ def _make(group: _Group, options: Mapping[str, Any]) -> nn.Module:
     shared = _fbgemm("split_table_batched_embeddings_ops_common")
     compute = training.ComputeDevice.CPU if group.on_cpu else training.ComputeDevice.CUDA
     features = [len(spec.features) for spec in group.specs]
-    made: nn.Module = training.SplitTableBatchedEmbeddingBagsCodegen(
-        [
+    codegen = training.SplitTableBatchedEmbeddingBagsCodegen
+    planned = {
+        "embedding_specs": [
             (
                 spec.rows,
                 spec.dim,
@@ -282,14 +298,23 @@ def _make(group: _Group, options: Mapping[str, Any]) -> nn.Module:
             )
             for spec in group.specs
         ],
-        feature_table_map=np.repeat(np.arange(len(features)), features).tolist(),
-        weights_precision=common.SparseType[_DTYPES[group.dtype]],
-        optimizer=common.EmbOptimType[_OPTIMIZERS[group.optimizer]],
-        pooling_mode=shared.PoolingMode.SUM,
-        device=_processor(group.on_cpu),
-        table_names=[spec.name for spec in group.specs],
-        **options,
-    )
+        "feature_table_map": np.repeat(np.arange(len(features)), features).tolist(),
+        "weights_precision": common.SparseType[_DTYPES[group.dtype]],
+        "optimizer": common.EmbOptimType[_OPTIMIZERS[group.optimizer]],
+        "pooling_mode": shared.PoolingMode.SUM,
+        "device": _processor(group.on_cpu),
+        "table_names": [spec.name for spec in group.specs],
+    }
+    accepted = [name for name in inspect.signature(codegen).parameters if name not in planned]
+    for name in options:
+        if name in planned:
+            raise InputError(f"option '{name}': found one of your own; accepted: none, since the plan says it")
+        if name not in accepted:
+            raise InputError(
+                f"option '{name}': FBGEMM's operator has none of this name{nearest(name, accepted)}; accepted: "
+                "those of SplitTableBatchedEmbeddingBagsCodegen"
+            )
+    made: nn.Module = codegen(**planned, **options)
     return made
 
 
