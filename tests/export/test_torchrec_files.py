@@ -68,13 +68,31 @@ def _rising_misses(document: dict[str, Any]) -> None:
     document["tables"][0]["cache"]["miss_rate"].reverse()
 
 
+def _lookups_less_than_none(document: dict[str, Any]) -> None:
+    document["tables"][0]["lookups_per_sample"] = -1
+
+
+def _lookups_that_are_no_number(document: dict[str, Any]) -> None:
+    document["tables"][0]["lookups_per_sample"] = float("nan")
+
+
 def _no_tables(document: dict[str, Any]) -> None:
     del document["tables"]
 
 
 @pytest.mark.parametrize(
     "damage",
-    [_part_too_few, _part_elsewhere, _sharded_elsewhere, _more_rows, _other_file, _rising_misses, _no_tables],
+    [
+        _part_too_few,
+        _part_elsewhere,
+        _sharded_elsewhere,
+        _more_rows,
+        _other_file,
+        _rising_misses,
+        _lookups_less_than_none,
+        _lookups_that_are_no_number,
+        _no_tables,
+    ],
 )
 def test_a_damaged_export_is_refused(tmp_path: Path, damage: Callable[[dict[str, Any]], None]) -> None:
     export_plan(cut_case(np.random.default_rng(1), "both").plan, "torchrec", tmp_path / "out")

@@ -142,6 +142,8 @@ def _layout(folder: Path, document: dict[str, Any]) -> Layout:
         remaps.append(TableRemap(table.name, table.rows, mine, ranks))
         curves.append(_curve(table.name, entry["cache"]))
         lookups.append(float(entry["lookups_per_sample"]))
+        if not 0 <= lookups[-1] < np.inf:
+            raise ValueError(f"table '{table.name}': lookups_per_sample is {lookups[-1]}; accepted: 0 or more")
     if [part for remap in remaps for part in remap.parts] != parts:
         raise ValueError("parts are not in the order of the tables")
     known = kernels_of(tuple(tiers), tiers)
