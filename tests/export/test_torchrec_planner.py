@@ -132,6 +132,30 @@ def test_a_model_of_other_tables_is_named_by_what_differs(profile: Profile) -> N
         RecShardPlanner(profile, topology(2, 0.3)).plan(collection(other), SHARDERS)
 
 
+def test_tables_of_several_modules_are_planned_together_and_without_sharders_given(profile: Profile) -> None:
+    first, *others = profile.tables.tables
+    parts = {"first": collection(TableSet((first,), BATCH)), "others": collection(TableSet(tuple(others), BATCH))}
+    model = torch.nn.ModuleDict({"dense": torch.nn.Linear(2, 2), "sparse": torch.nn.ModuleDict(parts)})
+    planner = RecShardPlanner(profile, topology(2, 0.3), device_type="cuda")
+    found = planner.plan(model).plan
+    together = planner.plan(collection(profile.tables), SHARDERS).plan[""]
+    assert found.keys() == {"sparse.first", "sparse.others"}
+    assert {name: each for module in found.values() for name, each in module.items()} == dict(together)
+
+
+def test_a_model_with_nothing_to_shard_is_named_as_such(profile: Profile) -> None:
+    planner = RecShardPlanner(profile, topology(2, 0.3))
+    with pytest.raises(InputError, match="found no module that its sharders shard"):
+        planner.plan(torch.nn.Linear(2, 2), SHARDERS)
+    with pytest.raises(InputError, match="found no module that its sharders shard"):
+        planner.plan(collection(profile.tables), [])
+
+
+def test_a_collective_plan_without_processes_is_refused(profile: Profile) -> None:
+    with pytest.raises(InputError, match="found no processes to plan for; call torch"):
+        RecShardPlanner(profile, topology(2, 0.3)).collective_plan(collection(profile.tables), SHARDERS)
+
+
 def test_whole_tables_cannot_be_cut_by_the_heat_of_their_rows(profile: Profile) -> None:
     options = StrategyOptions(time_limit=1.0, rules=SplitRules("row"))
     planner = RecShardPlanner(profile, topology(4, 0.3), options=options)

@@ -62,8 +62,11 @@ class RecShardPlanner(ShardingPlanner):
         """The plan for the profile's tables, made when it is first asked for."""
         return make_plan(self.profile, self.topology, self.strategy, workload=self.workload, options=self.options)
 
-    def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]]) -> ShardingPlan:
+    def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:
         """Return the sharding of a model's tables.
+
+        Args:
+            sharders: for the modules to shard; None: TorchRec's defaults.
 
         Raises:
             InputError: the model's tables are not the profile's, the processes not as many as the topology's
@@ -85,13 +88,16 @@ class RecShardPlanner(ShardingPlanner):
         Raises:
             InputError, DoesNotFit: as `plan` does; in every process.
         """
+        if not (dist.is_available() and dist.is_initialized()):
+            raise InputError(
+                "collective_plan: found no processes to plan for; call torch.distributed.init_process_group, "
+                "or use plan, which asks for none"
+            )
         self._check_processes(dist.get_world_size(pg))
         message: dict[str, Any] = {}
         if dist.get_rank(pg) == 0:
             try:
-                message = {
-                    "plan": self._sharding(module, get_default_sharders() if sharders is None else sharders)
-                }
+                message = {"plan": self._sharding(module, sharders)}
             except RecshardError as error:
                 _broadcast({"error": str(error)}, pg)
                 raise
@@ -117,9 +123,16 @@ class RecShardPlanner(ShardingPlanner):
                 "accepted: one process a device; plan for as many devices, or start as many processes"
             )
 
-    def _sharding(self, module: nn.Module, sharders: Iterable[ModuleSharder[nn.Module]]) -> dict[str, Sharding]:
+    def _sharding(
+        self, module: nn.Module, sharders: Iterable[ModuleSharder[nn.Module]] | None
+    ) -> dict[str, Sharding]:
         """Return the sharding as data, by path of the sharded module."""
-        by_parts, whole = _collections(module, sharders)
+        by_parts, whole = _collections(module, get_default_sharders() if sharders is None else sharders)
+        if not by_parts and not whole:
+            raise InputError(
+                "model: found no module that its sharders shard; accepted: a model with a "
+                "PartsEmbeddingBagCollection, or a collection of TorchRec's that one of the sharders is for"
+            )
         found: dict[str, tuple[int, ...]] = {}
         shapes_of = {path: planned_shapes(each.layout.tables) for path, each in by_parts.items()} | whole
         for path, shapes in shapes_of.items():
