@@ -199,6 +199,12 @@ def test_weights_of_another_dtype_are_refused() -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in split.to_whole().items())
 
 
+def test_modules_in_place_of_weights_are_refused() -> None:
+    plan = cut_case(np.random.default_rng(6), "none").plan
+    with pytest.raises(InputError, match="table 'a': found EmbeddingBag; accepted: a tensor"):
+        PartsEmbeddingBagCollection.from_whole(plan, unsplit(plan, "sum").embedding_bags)
+
+
 def test_weights_are_not_lost_on_the_meta_device() -> None:
     plan = cut_case(np.random.default_rng(6), "none").plan
     weights = whole_weights(unsplit(plan, "sum"))

@@ -28,8 +28,15 @@ def check_whole(layout: Layout, weights: Mapping[str, torch.Tensor]) -> None:
     """Check that weights are those of the plan's tables.
 
     Raises:
-        InputError: tables are missing, unknown or of another shape or type; names every difference.
+        InputError: tables are missing, unknown or of another shape or type, or no tensors; names every difference.
     """
+    given: Mapping[str, object] = weights
+    for name, value in given.items():
+        if not isinstance(value, torch.Tensor):
+            raise InputError(
+                f"weights: table '{name}': found {type(value).__name__}; accepted: a tensor, the whole table "
+                "(of an nn.EmbeddingBag, its weight)"
+            )
     found = {name: tuple(weight.shape) for name, weight in weights.items()}
     wrong = differences(planned_shapes(layout.tables), found)
     if wrong:
