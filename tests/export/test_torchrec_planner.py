@@ -18,7 +18,13 @@ from torchrec.distributed.planner.storage_reservations import FixedPercentageSto
 
 from recshard import topology as recshard_topology
 from recshard.errors import InputError
-from recshard.export.torchrec import PartsEmbeddingBagCollection, RecShardPlanner, constraints
+from recshard.export.torchrec import (
+    PartsEmbeddingBagCollection,
+    RecShardPlanner,
+    constraints,
+    layout_of,
+    sharding_plan,
+)
 from recshard.problem import build_problem
 from recshard.profile import Profile
 from recshard.profile.build import profile_trace
@@ -141,6 +147,16 @@ def test_tables_of_several_modules_are_planned_together_and_without_sharders_giv
     together = planner.plan(collection(profile.tables), SHARDERS).plan[""]
     assert found.keys() == {"sparse.first", "sparse.others"}
     assert {name: each for module in found.values() for name, each in module.items()} == dict(together)
+
+
+def test_parts_of_a_sharding_plan_stand_on_the_devices_of_their_nodes() -> None:
+    plan = cut_case(np.random.default_rng(1), "row", devices=4).plan
+    (found,) = sharding_plan(plan, device_type="cuda", devices_per_node=2).plan.values()
+    for part in layout_of(plan).parts:
+        (shard,) = found[part.name].sharding_spec.shards
+        assert str(shard.placement) == f"rank:{part.device}/cuda:{part.device % 2}"
+    with pytest.raises(InputError, match="devices_per_node: found 0; accepted: 1 or more"):
+        sharding_plan(plan, devices_per_node=0)
 
 
 def test_a_model_with_nothing_to_shard_is_named_as_such(profile: Profile) -> None:

@@ -34,10 +34,13 @@ def sharding_plan(
         devices_per_node: devices of a node; None: all are of one.
 
     Raises:
-        InputError: another device type.
+        InputError: another device type, or a node of no devices.
     """
     layout = layout_of(plan)
-    return to_sharding_plan({module_path: layout.sharding}, device_type, devices_per_node or layout.devices)
+    per_node = layout.devices if devices_per_node is None else devices_per_node
+    if per_node < 1:
+        raise InputError(f"devices_per_node: found {per_node}; accepted: 1 or more, or None")
+    return to_sharding_plan({module_path: layout.sharding}, device_type, per_node)
 
 
 def to_sharding_plan(data: Mapping[str, Sharding], device_type: str, devices_per_node: int) -> ShardingPlan:
