@@ -28,6 +28,6 @@ lint: .venv/.ready
 
 # After a change of the ranges in pyproject.toml: pin what is installed now.
 lock: .venv/.ready
-	{ echo "# Every dependency, pinned; written by \`make lock\`."; \
+	{ echo "# Every dependency, pinned; written by \`make lock\`; pip wants --no-deps with it, as in the Makefile."; \
 	  $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//'; } > requirements.lock.new
 	mv requirements.lock.new requirements.lock

@@ -7,6 +7,7 @@ shards of a table share one array of ranks.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,6 +115,14 @@ class TableRemap:
         """The parts in groups that hold every row of the table once: one a column shard."""
         first = dict.fromkeys(part.first_column for part in self.parts)
         return tuple(tuple(part for part in self.parts if part.first_column == column) for column in first)
+
+    def digest(self, parts: Sequence[Part]) -> int:
+        """Return 63 bits that say which rows of the table some of its parts hold, and in which slots."""
+        held = [(p.first_column, p.columns, p.shard_number, p.shards, p.start, p.rows) for p in parts]
+        found = hashlib.blake2b(repr((self.table, self.rows, held)).encode(), digest_size=8)
+        if self.ranks is not None:
+            found.update(np.ascontiguousarray(self.ranks).data)
+        return int.from_bytes(found.digest(), "big") >> 1
 
     def look_up(self, rows: IntArray) -> IntArray:
         """Return the rank of each of `rows`, int64, shape (n,), the rows themselves where there are no ranks.

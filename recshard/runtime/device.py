@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -125,6 +125,14 @@ class DeviceShards(nn.Module):
                 for number, feature in enumerate(features):
                     out[feature, shard] = there[number * size : (number + 1) * size]
         return out
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:
+        # Before the first table is written, each has refused what is of another plan.
+        for number, table in enumerate(self.tables):
+            key = f"{prefix}tables.{number}._extra_state"
+            if isinstance(table, TableParts) and key in state_dict:
+                table.set_extra_state(state_dict[key])
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def _device(self) -> torch.device:
         devices = {table.device for table in self.tables if isinstance(table, TableParts)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -152,11 +151,7 @@ class TableParts(nn.Module):
     def get_extra_state(self) -> Tensor:
         """Return for `state_dict` which rows the parts hold, in eight bytes: their shapes do not tell."""
         if self._rows_held is None:
-            held = [(p.first_column, p.columns, p.shard_number, p.shards, p.start, p.rows) for p in self.held]
-            digest = hashlib.blake2b(repr((self.remap.table, self.remap.rows, held)).encode(), digest_size=8)
-            if self.remap.ranks is not None:
-                digest.update(self.remap.ranks.data)
-            self._rows_held = torch.frombuffer(bytearray(digest.digest()), dtype=torch.int64)
+            self._rows_held = torch.tensor(self.remap.digest(self.held))
         return self._rows_held
 
     def set_extra_state(self, state: Tensor) -> None:

@@ -218,3 +218,18 @@ def test_an_unknown_pooling_is_refused() -> None:
     plan = cut_case(np.random.default_rng(7), "none").plan
     with pytest.raises(InputError, match="found 'max'; accepted: sum, mean"):
         PartsTransform(plan, {"a": "max"})
+
+
+def test_the_state_dict_of_a_plan_with_other_hot_rows_is_refused() -> None:
+    plan = cut_case(np.random.default_rng(3), "row").plan
+    first, same, other = (PartsEmbeddingBagCollection(plan) for _ in range(3))
+    state = first.state_dict()
+    same.load_state_dict(state)
+    assert all(torch.equal(weight, same.to_whole()[name]) for name, weight in first.to_whole().items())
+    remap = next(remap for remap in other.layout.remaps if remap.ranks is not None)
+    assert remap.ranks is not None
+    remap.ranks[[0, 1]] = remap.ranks[[1, 0]]  # as another trace would have them
+    before = other.to_whole()
+    with pytest.raises(InputError, match=f"table '{remap.table}': the state dict is of another plan"):
+        other.load_state_dict(state)
+    assert all(torch.equal(weight, before[name]) for name, weight in other.to_whole().items())

@@ -6,11 +6,13 @@ to `FOLDER/CASE.RANK.safetensors`.
 
 from __future__ import annotations
 
+import copy
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 import torch.distributed as dist
 from fbgemm_gpu.split_embedding_configs import EmbOptimType
@@ -159,7 +161,22 @@ def train(name: str, rank: int) -> dict[str, torch.Tensor]:
         }
     else:
         found = model.pooled.to_whole()
+        check_state_dict(parallel, found)
     return found | {"over": model.over.weight.detach().clone()}
+
+
+def check_state_dict(parallel: DistributedModelParallel, whole: dict[str, torch.Tensor]) -> None:
+    """Check that a state dict brings back weights, and that one of a plan with other hot rows is refused."""
+    state = parallel.state_dict()
+    (key,) = [key for key in state if key.endswith("_extra_state")]
+    pooled = parallel.module.pooled
+    kept = copy.deepcopy(state)
+    pooled.load_whole({name: torch.zeros_like(weight) for name, weight in whole.items()})
+    with pytest.raises(InputError, match="of another plan, whose parts hold other rows"):
+        parallel.load_state_dict(kept | {key: kept[key] + 1})
+    assert not any(weight.any() for weight in pooled.to_whole().values())
+    parallel.load_state_dict(kept)
+    assert all(torch.equal(weight, whole[name]) for name, weight in pooled.to_whole().items())
 
 
 def _local(model: Model) -> list[tuple[str, object]]:

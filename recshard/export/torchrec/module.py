@@ -62,6 +62,7 @@ class PartsEmbeddingBagCollection(nn.Module):
                     f"EmbeddingBagCollection: {', '.join(_TYPES)}"
                 )
         self.transform = PartsTransform(self.layout, pooling)
+        self._rows_held: torch.Tensor | None = None
         reserved = [part.name for part in self.layout.parts if hasattr(nn.ModuleDict(), part.name)]
         if reserved:
             raise InputError(f"table '{reserved[0]}': torch has another use for this name; rename the table")
@@ -95,6 +96,25 @@ class PartsEmbeddingBagCollection(nn.Module):
         """
         parts = features if self.transform.is_of_parts(features) else self.transform(features)
         return self.transform.back(self.parts(parts), parts)
+
+    def get_extra_state(self) -> torch.Tensor:
+        """Return for `state_dict` which rows the parts hold, a number a table: their shapes do not tell."""
+        if self._rows_held is None:
+            self._rows_held = torch.tensor([remap.digest(remap.parts) for remap in self.layout.remaps])
+        return self._rows_held
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        """Refuse in `load_state_dict` the parts of another plan, before any are written.
+
+        Raises:
+            InputError: they hold other rows than these.
+        """
+        for table, found, own in zip(self.layout.tables, state.tolist(), self.get_extra_state(), strict=True):
+            if found != own:
+                raise InputError(
+                    f"table '{table.name}': the state dict is of another plan, whose parts hold other rows; "
+                    "accepted: one of this plan; carry weights over whole, with to_whole and load_whole"
+                )
 
     @torch.no_grad()
     def load_whole(self, weights: Mapping[str, torch.Tensor]) -> None:

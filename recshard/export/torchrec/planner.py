@@ -96,11 +96,15 @@ class RecShardPlanner(ShardingPlanner):
         self._check_processes(dist.get_world_size(pg))
         message: dict[str, Any] = {}
         if dist.get_rank(pg) == 0:
+            failed = "an error that is not recshard's; see its own output"
             try:
                 message = {"plan": self._sharding(module, sharders)}
             except RecshardError as error:
-                _broadcast({"error": str(error)}, pg)
+                failed = str(error)
                 raise
+            finally:
+                if not message:
+                    _broadcast({"error": failed}, pg)  # else the others would wait for a plan
         message = _broadcast(message, pg)
         if "error" in message:
             raise InputError(f"the first process could not plan: {message['error']}")
