@@ -49,12 +49,13 @@ class Queue:
         self.is_open = _setup(calls.setup, depth, self._number) == 0
 
     def read(
-        self, file: int, slots: IntArray, blocks: NDArray[np.uint8], out: NDArray[np.uint8]
+        self, file: int, start: int, slots: IntArray, blocks: NDArray[np.uint8], out: NDArray[np.uint8]
     ) -> tuple[int, int]:
         """Write rows of a file to `out`, shape (n, row_bytes).
 
         Args:
             file: descriptor, opened past the page cache.
+            start: where its first row begins, in bytes.
             slots: rows, shape (n,).
             blocks: room for as many reads as the queue is deep, at an address that is a multiple of 4 KiB, shape
                 (depth, bytes of the blocks in which a row may lie).
@@ -64,7 +65,8 @@ class Queue:
             number, 0 where it gave fewer bytes.
         """
         arrays = (self._requests, self._pointers, self._events)
-        at, error = _read(self._number[0], self._calls.submit, self._calls.wait, file, slots, blocks, *arrays, out)
+        number, calls = self._number[0], self._calls
+        at, error = _read(number, calls.submit, calls.wait, file, start, slots, blocks, *arrays, out)
         return int(at), int(error)
 
 
@@ -91,6 +93,7 @@ def _read(
     submit: int,
     wait: int,
     file: int,
+    start: int,
     slots: IntArray,
     blocks: NDArray[np.uint8],
     requests: IntArray,
@@ -112,7 +115,7 @@ def _read(
             left -= 1
             block = free[left]
             row_of[block] = begun
-            place = slots[begun] * size
+            place = start + slots[begun] * size
             first = place // BLOCK * BLOCK
             # struct iocb: data, key and flags, operation (0: read) and file, buffer, bytes, offset
             requests[block, 0] = block
@@ -145,7 +148,7 @@ def _read(
         for event in range(ended):
             block, got = events[event, 0], events[event, 2]
             row = row_of[block]
-            ahead = slots[row] * size % BLOCK
+            ahead = (start + slots[row] * size) % BLOCK
             if got >= ahead + size:
                 out[row, :] = blocks[block, ahead : ahead + size]
             elif row < failed:

@@ -34,23 +34,25 @@ class DirectReader:
     in memory. Reads go through Linux's queue of them, where there is none through threads.
     """
 
-    def __init__(self, path: str | Path, rows: int, row_bytes: int, threads: int = 16) -> None:
+    def __init__(self, path: str | Path, rows: int, row_bytes: int, threads: int = 16, *, start: int = 0) -> None:
         """Open the file.
 
         Args:
-            path: the file, row after row from its first byte.
+            path: the file, row after row.
             rows: how many; what comes behind them is not read.
             row_bytes: of each.
             threads: reads in flight at once, by as many threads where the system has no queue.
+            start: where the first row begins, in bytes.
 
         Raises:
             InputError: the file cannot be opened, is on a file system whose page cache cannot be bypassed, or is
                 shorter than its rows.
         """
         self.path, self.rows, self.row_bytes, self.threads = Path(path), rows, row_bytes, threads
-        self._file = _open(self.path)
-        self.close = weakref.finalize(self, os.close, self._file)  # again is harmless
-        found = os.fstat(self._file).st_size
+        self._start = start
+        self._opened: _Opened | None = _open(self.path)
+        self._file = self._opened.number
+        found = max(os.fstat(self._file).st_size - start, 0)
         if found < rows * row_bytes:
             self.close()
             raise InputError(
@@ -82,7 +84,7 @@ class DirectReader:
         own = queue(self.threads)
         if own is not None:
             with own.lock:
-                at, number = own.read(self._file, slots, self._blocks, out)
+                at, number = own.read(self._file, self._start, slots, self._blocks, out)
             if at < n:
                 raise self._failed(int(slots[at]), os.strerror(number) if number else None)
             return out
@@ -105,6 +107,10 @@ class DirectReader:
         for one in waiting:
             one.result()
 
+    def close(self) -> None:
+        """Read no more; the file is closed once all its readers are, or are gone."""
+        self._opened, self._file = None, -1
+
     def __enter__(self) -> DirectReader:
         return self
 
@@ -114,7 +120,7 @@ class DirectReader:
         self.close()
 
     def _read(self, number: int, slots: IntArray, out: NDArray[np.uint8]) -> None:
-        at = _read_rows(self._file, slots, self._blocks[number], out)
+        at = _read_rows(self._file, self._start, slots, self._blocks[number], out)
         if at < len(slots):
             raise self._failed(int(slots[at]))
 
@@ -124,7 +130,7 @@ class DirectReader:
     def _reason(self, slot: int) -> str:
         """Return why a row cannot be read: what the system says when it is asked for once more."""
         try:
-            os.preadv(self._file, [self._blocks[0]], slot * self.row_bytes // BLOCK * BLOCK)
+            os.preadv(self._file, [self._blocks[0]], (self._start + slot * self.row_bytes) // BLOCK * BLOCK)
         except OSError as error:
             return error.strerror or str(error)
         return "the file was cut short or a read was interrupted"
@@ -132,17 +138,33 @@ class DirectReader:
     def _try(self) -> None:
         """Read a block: some file systems open a file past the page cache and refuse to read it so."""
         try:
-            os.preadv(self._file, [self._blocks[0][:BLOCK]], 0)
+            os.preadv(self._file, [self._blocks[0][:BLOCK]], self._start // BLOCK * BLOCK)
         except OSError as error:
             self.close()
             raise _refused(self.path, error) from None
 
 
-def _open(path: Path) -> int:
+class _Opened:
+    """A file opened past the page cache, for all readers of parts of it; closed with the last of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY | _O_DIRECT | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self.number)
+
+
+_opened: weakref.WeakValueDictionary[tuple[int, int], _Opened] = weakref.WeakValueDictionary()
+
+
+def _open(path: Path) -> _Opened:
     if not _O_DIRECT:
         raise _refused(path, OSError(errno.EINVAL, "this system has no O_DIRECT"))
     try:
-        return os.open(path, os.O_RDONLY | _O_DIRECT | os.O_CLOEXEC)
+        found = os.stat(path)
+        same = found.st_dev, found.st_ino  # the number of a file is no other's while it is open
+        opened = _opened.get(same)
+        if opened is None:
+            opened = _opened[same] = _Opened(path)
+        return opened
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -163,12 +185,12 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_rows(file: int, slots: IntArray, block: NDArray[np.uint8], out: NDArray[np.uint8]) -> int:
+def _read_rows(file: int, start: int, slots: IntArray, block: NDArray[np.uint8], out: NDArray[np.uint8]) -> int:
     """Write rows to `out`, shape (n, row_bytes); return where it stopped: at the end, or at one not read whole."""
     # One read a row into the same few blocks, from which the row is copied.
     size = out.shape[1]
     for i in range(len(slots)):
-        begin = slots[i] * size
+        begin = start + slots[i] * size
         first = begin // BLOCK * BLOCK
         ahead = begin - first
         length = (ahead + size + BLOCK - 1) // BLOCK * BLOCK

@@ -1,4 +1,7 @@
-"""The file tier: one memory-mapped file a part, its space on the disk reserved before anything is written."""
+"""The file tier: memory-mapped files, their space on the disk reserved before anything is written.
+
+What a module asks for at once is one file, however many parts it has: systems limit how many are open.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,31 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from recshard.errors import InputError
 
 
-class MappedFile:
-    """A file mapped into memory.
+@dataclass(frozen=True, eq=False)
+class FileRows:
+    """Bytes of a file, mapped into memory.
 
     Attributes:
         path: of the file.
-        bytes: the mapping; writes reach the disk when the system sees fit, or at `flush`.
+        start: where in it the bytes begin, a multiple of the system's page.
+        bytes: as memory; writes reach the disk when the system sees fit, or at `flush`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with path.open("r+b") as file:
-            self.bytes = mmap.mmap(file.fileno(), 0)
-        self.bytes.madvise(mmap.MADV_RANDOM)  # rows are read one by one, not in order
+    path: Path
+    start: int
+    bytes: memoryview
+    _mapping: mmap.mmap
 
     def flush(self) -> None:
-        """Write to the disk what was written to the mapping."""
-        self.bytes.flush()
+        """Write to the disk what was written to the bytes."""
+        self._mapping.flush(self.start, len(self.bytes))
 
 
 class FileRoom:
@@ -49,8 +55,8 @@ class FileRoom:
         """Return a room for another module's files, beside this one."""
         return FileRoom(self._parent)
 
-    def make(self, sizes: Sequence[int]) -> list[MappedFile]:
-        """Return a mapped file of zeros of each size in bytes, which the disk has set aside.
+    def make(self, sizes: Sequence[int]) -> list[FileRows]:
+        """Return zeros of each size in bytes, in a file that the disk has set aside.
 
         Raises:
             InputError: the disk has no room for all of them, the system has too many files open, or the folder is
@@ -58,29 +64,32 @@ class FileRoom:
         """
         if not sizes:
             return []
-        folder = self._make_folder()
-        paths = [folder / f"{self._files + number:05d}.rows" for number in range(len(sizes))]
+        path = self._make_folder() / f"{self._files:05d}.rows"
+        begins = list(accumulate((-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes), initial=0))
         try:
-            for path, size in zip(paths, sizes, strict=True):
-                # Space that is only promised by a hole in a file would end as a crash in the middle of a step.
-                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-                try:
-                    os.posix_fallocate(handle, 0, size)
-                finally:
-                    os.close(handle)
-            made = [MappedFile(path) for path in paths]
+            # Space that is only promised by a hole in a file would end as a crash in the middle of a step.
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            try:
+                os.posix_fallocate(handle, 0, begins[-1])
+                mapping = mmap.mmap(handle, begins[-1])
+            finally:
+                os.close(handle)
         except OSError as error:
-            for path in paths:
-                path.unlink(missing_ok=True)
-            raise self._refused(folder, sizes, error) from None
-        self._files += len(made)
-        return made
+            path.unlink(missing_ok=True)
+            raise self._refused(path.parent, begins[-1], error) from None
+        mapping.madvise(mmap.MADV_RANDOM)  # rows are read one by one, not in order
+        self._files += 1
+        view = memoryview(mapping)
+        return [
+            FileRows(path, begin, view[begin : begin + size], mapping)
+            for begin, size in zip(begins[:-1], sizes, strict=True)
+        ]
 
-    def _refused(self, folder: Path, sizes: Sequence[int], error: OSError) -> InputError:
+    def _refused(self, folder: Path, needed: int, error: OSError) -> InputError:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             return InputError(
-                f"{folder.parent}: {self._files} files of the file tier are open, and {len(sizes)} more are too "
-                f"many: {error.strerror}; raise the limit (ulimit -n) by twice as many"
+                f"{folder.parent}: a file of the file tier cannot be opened: {error.strerror}; close others, or "
+                "raise the limit (ulimit -n)"
             )
         if not folder.is_dir():
             return InputError(
@@ -88,7 +97,7 @@ class FileRoom:
                 "gone: save a checkpoint, and make the module anew"
             )
         return InputError(
-            f"{folder.parent}: no room for the rows of the file tier: {error.strerror}; needed: {sum(sizes)} "
+            f"{folder.parent}: no room for the rows of the file tier: {error.strerror}; needed: {needed} "
             f"bytes, free: {shutil.disk_usage(folder).free}; give a folder on a larger disk, or plan for a "
             "smaller tier"
         )

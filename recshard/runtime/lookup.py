@@ -27,7 +27,8 @@ class DirectRows:
         rows, columns = block.tensor.shape
         self._block = block
         self._flushed = -1
-        self._reader = DirectReader(block.file.path, rows, columns * block.tensor.dtype.itemsize)
+        size = columns * block.tensor.dtype.itemsize
+        self._reader = DirectReader(block.file.path, rows, size, start=block.file.start)
 
     def gather(self, weight: Tensor, slots: Tensor) -> Tensor:
         """Return the rows in `slots`, shape (n, columns)."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from recshard.errors import InputError, nearest
-from recshard.runtime.file_rows import FileRoom, MappedFile
+from recshard.runtime.file_rows import FileRoom, FileRows
 from recshard.runtime.pinned import SAME_BYTES, pinned_zeros, seen_by_gpu
 
 Kind = Literal["cuda", "uvm", "host", "file"]
@@ -90,7 +90,7 @@ class Block:
     kind: Kind
     tensor: Tensor
     host: Tensor
-    file: MappedFile | None = None
+    file: FileRows | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def allocate(wanted: Sequence[Wanted], room: FileRoom) -> list[Block]:
     return [_allocate(block, next(files) if block.kind == "file" else None) for block in wanted]
 
 
-def _allocate(wanted: Wanted, file: MappedFile | None) -> Block:
+def _allocate(wanted: Wanted, file: FileRows | None) -> Block:
     if file is not None:
         count = math.prod(wanted.shape)
         tensor = torch.frombuffer(file.bytes, dtype=wanted.dtype, count=count).view(wanted.shape)

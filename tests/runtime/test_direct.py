@@ -55,14 +55,16 @@ def resident_pages(path: Path) -> int:
     rows=st.integers(1, 60),
     lookups=st.integers(0, 50),
     threads=st.sampled_from([1, 3, 16]),
+    start=st.one_of(st.just(0), st.integers(1, 9000), st.sampled_from([4096, 8192])),
     seed=st.integers(0, 99),
 )
 def test_rows_are_those_of_the_file_wherever_they_straddle_blocks(
-    tmp_path: Path, row_bytes: int, rows: int, lookups: int, threads: int, seed: int
+    tmp_path: Path, row_bytes: int, rows: int, lookups: int, threads: int, start: int, seed: int
 ) -> None:
     path, content = written(tmp_path, rows, row_bytes, seed)
+    path.write_bytes(bytes(start) + content.tobytes())
     slots = np.random.default_rng(seed).integers(0, rows, lookups)
-    with DirectReader(path, rows, row_bytes, threads) as reader:
+    with DirectReader(path, rows, row_bytes, threads, start=start) as reader:
         assert np.array_equal(reader.gather(slots), content[slots])
         assert np.array_equal(reader.gather(np.arange(rows)), content)
 
@@ -146,12 +148,20 @@ def test_a_file_system_that_has_only_cached_reads_is_one_clear_error(
         DirectReader(path, 10, 100)
 
 
-def test_files_are_closed_again(tmp_path: Path) -> None:
-    path, _ = written(tmp_path, 10, 100)
+def test_a_file_is_open_once_for_all_its_readers_and_closed_with_the_last(tmp_path: Path) -> None:
+    path, content = written(tmp_path, 10, 100)
     before = len(os.listdir("/proc/self/fd"))
     with DirectReader(path, 10, 100) as reader:
+        other = DirectReader(path, 5, 100, start=500)
         assert len(os.listdir("/proc/self/fd")) == before + 1
     reader.close()
-    dropped = DirectReader(path, 10, 100)
-    del dropped
+    with pytest.raises(InputError, match=r"rows\.bin: cannot be read at row 0: Bad file descriptor"):
+        reader.gather(np.array([0]))
+    assert np.array_equal(other.gather(np.arange(5)), content[5:])
+    path.rename(tmp_path / "before.bin")
+    path, replaced = written(tmp_path, 10, 100, seed=1)
+    with DirectReader(path, 10, 100) as another:
+        assert np.array_equal(another.gather(np.arange(10)), replaced)
+        assert np.array_equal(other.gather(np.arange(5)), content[5:])
+    del other
     assert len(os.listdir("/proc/self/fd")) == before
