@@ -36,16 +36,28 @@ def new_folder(path: str | Path, marker: str) -> Iterator[Path]:
         temporary.chmod(0o755)
         yield temporary
         if target.exists():
-            previous = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-            os.replace(target, previous / target.name)
-            os.replace(temporary, target)
-            shutil.rmtree(previous)
+            _replace(target, temporary)
         else:
             os.replace(temporary, target)
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace(target: Path, new: Path) -> None:
+    """Put a folder in the place of another one, which comes back where that fails or is interrupted."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        os.replace(target, aside / target.name)
+        os.replace(new, target)
+    except BaseException:
+        if not target.exists():
+            os.replace(aside / target.name, target)
+        raise
+    finally:
+        if target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def check_writable(path: str | Path, marker: str) -> None:

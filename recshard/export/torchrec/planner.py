@@ -65,6 +65,9 @@ class RecShardPlanner(ShardingPlanner):
     def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:
         """Return the sharding of a model's tables.
 
+        Where several processes plan and search ends by the clock, they may find different plans: there,
+        `collective_plan` has one of them plan for all, as `DistributedModelParallel` does.
+
         Args:
             sharders: for the modules to shard; None: TorchRec's defaults.
 
