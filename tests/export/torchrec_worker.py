@@ -126,7 +126,11 @@ def train(name: str, rank: int) -> dict[str, torch.Tensor]:
     case, plan = CASES[name], cut_of(name).plan
     start = initial(plan)
     whole = case.by == "whole"
-    pooled = whole_ebc(plan.tables) if whole else PartsEmbeddingBagCollection(plan, pooling=case.pooling)
+    pooled = (
+        whole_ebc(plan.tables)
+        if whole
+        else PartsEmbeddingBagCollection(plan, pooling=case.pooling, device=torch.device("meta"))
+    )
     model = Model(pooled, start["over"].shape[1])
     fused: dict[str, object] = {"optimizer": EmbOptimType.EXACT_SGD, "learning_rate": RATE}
     if case.optimizer == "adagrad":
