@@ -64,7 +64,7 @@ class RowOptimizer(Optimizer):
                 f"optimizer state: found sums of shapes {found[:8]}…; accepted: {accepted[:8]}…; it is of another "
                 "plan: load a checkpoint, which is of whole tables"
             )
-        super().load_state_dict(state_dict)
+        super().load_state_dict(state_dict | {"state": {}})  # states are as large as memories: none is copied
         for weight, total in zip(weights, sums, strict=True):
             if weight in self.blocks:
                 self.blocks[weight].tensor.copy_(total)
