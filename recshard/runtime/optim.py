@@ -36,7 +36,7 @@ class RowOptimizer(Optimizer):
 
         Args:
             groups: each with `params`, `rule` (`sgd` or `rowwise_adagrad`) and, for row-wise Adagrad, `blocks`: of
-                each parameter.
+                each parameter; `rows`, where there is one, says which rows of tables they are.
             lr: learning rate.
             eps: added to the root of the state.
         """
@@ -63,6 +63,14 @@ class RowOptimizer(Optimizer):
             raise InputError(
                 f"optimizer state: found sums of shapes {found[:8]}…; accepted: {accepted[:8]}…; it is of another "
                 "plan: load a checkpoint, which is of whole tables"
+            )
+        held = [
+            [group.get("rows") for group in groups] for groups in (state_dict["param_groups"], self.param_groups)
+        ]
+        if held[0] != held[1]:
+            raise InputError(
+                "optimizer state: the parts it is of hold other rows than these; it is of another plan: load a "
+                "checkpoint, which is of whole tables"
             )
         super().load_state_dict(state_dict | {"state": {}})  # states are as large as memories: none is copied
         for weight, total in zip(weights, sums, strict=True):
@@ -161,6 +169,7 @@ def optimizer_for(
     for rule, mine in tables.items():
         if mine:
             group: dict[str, Any] = {"params": [w for table in mine for w in table.weights], "rule": rule}
+            group["rows"] = [int(table.get_extra_state()) for table in mine]
             groups.append(group | ({"blocks": new_states(mine)} if rule == "rowwise_adagrad" else {}))
     # A device of a plan may hold nothing, and has its part in every step all the same.
     return RowOptimizer(groups or [{"params": [], "rule": "sgd"}], lr, eps)

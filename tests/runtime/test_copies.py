@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from recshard.errors import InputError
-from recshard.plan import make_plan
+from recshard.plan import Plan, make_plan
 from recshard.profile.build import profile_trace
 from recshard.runtime import (
     TieredEmbeddingBagCollection,
@@ -65,13 +65,17 @@ def test_nothing_is_written_where_the_rows_of_one_table_left_their_tier(tmp_path
         assert all(torch.equal(weight, before[name]) for name, weight in bags.named_parameters())
 
 
+def plan_of(hot_row: int) -> Plan:
+    """A plan whose parts have the same shapes whichever row of table b is hot."""
+    tables = tuple(EmbeddingTable(name, 100, 8, features=(name,)) for name in "ab")
+    trace = MemoryTrace({"a": [[3]] * 60, "b": [[hot_row]] * 60})
+    topology = Topology((Group(1, 1, (Tier("hbm", 720, 1e9), Tier("uvm", 1e6, 1e7))),))
+    return make_plan(profile_trace(trace, TableSet(tables, 32)), topology)
+
+
 def test_a_state_dict_of_a_plan_with_other_hot_rows_is_refused_though_shapes_agree(tmp_path: Path) -> None:
     def bags(hot_row: int) -> TieredEmbeddingBagCollection:
-        tables = tuple(EmbeddingTable(name, 100, 8, features=(name,), optimizer="sgd") for name in "ab")
-        trace = MemoryTrace({"a": [[3]] * 60, "b": [[hot_row]] * 60})
-        topology = Topology((Group(1, 1, (Tier("hbm", 640, 1e9), Tier("uvm", 1e6, 1e7))),))
-        plan = make_plan(profile_trace(trace, TableSet(tables, 32)), topology)
-        return TieredEmbeddingBagCollection.from_plan(plan, places={"hbm": "host", "uvm": "file"})
+        return TieredEmbeddingBagCollection.from_plan(plan_of(hot_row), places={"hbm": "host", "uvm": "file"})
 
     first, other, same = bags(3), bags(4), bags(3)
     assert [p.shape for p in first.parameters()] == [p.shape for p in other.parameters()]
@@ -83,3 +87,19 @@ def test_a_state_dict_of_a_plan_with_other_hot_rows_is_refused_though_shapes_agr
     assert all(torch.equal(weight, before[name]) for name, weight in whole(other).items())
     same.load_state_dict(state)
     assert all(torch.equal(weight, whole(first)[name]) for name, weight in whole(same).items())
+
+
+def test_the_optimizer_state_of_a_plan_with_other_hot_rows_is_refused_though_shapes_agree() -> None:
+    plans = [plan_of(3), plan_of(4), plan_of(3)]
+    bags = [TieredEmbeddingBagCollection.from_plan(p, places={"hbm": "host", "uvm": "host"}) for p in plans]
+    first, other, same = (optimizer_for(b, p, 0.1) for b, p in zip(bags, plans, strict=True))
+    rows = torch.tensor([3, 4])
+    sum(out.sum() for out in bags[0]({name: (rows, torch.ones(2).long()) for name in "ab"}).values()).backward()
+    first.step()
+    with pytest.raises(InputError, match="the parts it is of hold other rows than these"):
+        other.load_state_dict(first.state_dict())
+    assert not any(bool(block.tensor.any()) for block in other.blocks.values())
+    same.load_state_dict(first.state_dict())
+    pairs = list(zip(first.blocks.values(), same.blocks.values(), strict=True))
+    assert any(bool(block.tensor.any()) for block, _ in pairs)
+    assert all(torch.equal(mine.tensor, own.tensor) for mine, own in pairs)
