@@ -30,6 +30,8 @@ def new_folder(path: str | Path, marker: str) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except FileExistsError:
+        raise InputError(f"{target}: cannot be written: {target.parent} is no folder") from None
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
     try:
