@@ -50,6 +50,11 @@ class Load:
     access_bytes: float
     samples: int
 
+    @property
+    def bytes(self) -> int:
+        """Of all the tables."""
+        return self.tables * self.rows * self.columns * WEIGHT_BYTES[self.dtype]
+
 
 @dataclass(frozen=True)
 class Rate:

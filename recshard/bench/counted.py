@@ -55,6 +55,7 @@ class Counted:
             reads=_by_device(here, made.accesses),
             reads_ms=made.device_cost_ms,
             times_ms=times_ms,
+            slow_share=served.slow_share,
         )
 
     def outcome_of_caches(
@@ -82,6 +83,7 @@ class Counted:
             reads=reads,
             reads_ms=1e3 * seconds / len(self.batches),
             times_ms=times_ms,
+            slow_share=float(found[:, -1].sum() / max(found.sum(), 1)),
         )
 
     def _here(self, plan: Plan) -> Plan:

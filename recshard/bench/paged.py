@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from recshard.bench.lru import PAGE, PageCache
 from recshard.bench.steps import Rows
+from recshard.errors import InputError
 from recshard.plan.plan import Plan
 from recshard.problem import IntArray
 from recshard.remap import TableRemap
@@ -43,16 +45,23 @@ class PagedShards:
                 (end − first, columns).
 
         Raises:
-            InputError: the file cannot be read past the page cache.
+            InputError: the disk is full, or the file cannot be read past the page cache.
         """
         self._plan, self._remaps = plan, remaps
         self._shards = np.flatnonzero(plan.placement.device == device)
         self._base, self.bytes = layout(plan, device)
         self._local = {int(s): _local_rows(plan, remaps, int(s)) for s in self._shards}
         path = folder / f"device-{device}.pages"
-        with path.open("wb") as file:
-            for s in self._shards:
-                self._write(file, int(s), weights)
+        try:
+            with path.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, self.bytes)
+                for s in self._shards:
+                    self._write(file, int(s), weights)
+        except OSError as error:
+            raise InputError(
+                f"{folder}: the file behind the page cache, {self.bytes} bytes, cannot be written: "
+                f"{error.strerror or error}; choose another --folder, or make a smaller model"
+            ) from None
         widest = max(row_bytes_of(plan, int(s)) for s in self._shards)
         self.cache = PageCache(path, self.bytes // PAGE, max(frames, -(-widest // PAGE) + 1))
 

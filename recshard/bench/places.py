@@ -59,18 +59,26 @@ def cache_bytes(plan: Plan, kinds: Sequence[Kind], device: int) -> int:
     return sum(int(plan.placement.rows[s, fast].sum()) * row_bytes_of(plan, s) for s in mine)
 
 
-def check_room(plans: Sequence[Plan], kinds: Sequence[Kind], folder: Path, *, paged: Plan | None) -> None:
+def check_room(
+    plans: Sequence[Plan],
+    kinds: Sequence[Kind],
+    folder: Path,
+    *,
+    paged: Plan | None,
+    measured: Mapping[Kind, int],
+) -> None:
     """Check that everything fits before anything is made.
 
     Args:
         plans: executed side by side.
+        measured: bytes of the tables that each memory is measured with.
         folder: for files.
         paged: the plan whose assignment the page cache runs; None: it does not run.
 
     Raises:
         InputError: a memory or the disk is too small.
     """
-    needed: dict[Kind, int] = {}
+    needed: dict[Kind, int] = dict(measured)
     for plan in plans:
         for kind, size in bytes_by_kind(plan, kinds).items():
             needed[kind] = needed.get(kind, 0) + size
@@ -98,15 +106,16 @@ def check_room(plans: Sequence[Plan], kinds: Sequence[Kind], folder: Path, *, pa
             )
 
 
-def memory_behind(folder: Path) -> str:
+def memory_behind(folder: Path, mounted: Path = Path("/proc/self/mounts")) -> str:
     """Return the file system of a folder that is in memory, tmpfs or ramfs; empty for one on a disk."""
     try:
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        mounts = [line.split() for line in mounted.read_text().splitlines()]
     except OSError:  # no Linux: whether the files are slower is measured all the same
         return ""
     place = folder.resolve()
     above = [m for m in mounts if place.is_relative_to(m[1].replace("\\040", " "))]
-    system = max(above, key=lambda m: len(m[1]))[2] if above else ""
+    # What was mounted last at a place hides what was there before.
+    system = max(enumerate(above), key=lambda each: (len(each[1][1]), each[0]))[1][2] if above else ""
     return system if system in ("tmpfs", "ramfs") else ""
 
 
@@ -124,10 +133,22 @@ def check_disk(folder: Path) -> None:
         )
 
 
-def _free_memory() -> int:
-    """Return the bytes of host memory that are available, without limit where the system does not say."""
+def _free_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the bytes of host memory that are available, without limit where the system does not say.
+
+    Args:
+        cgroup: what says how much of it a container may have; what it has of files can be given up.
+    """
+    machine = _number(Path("/proc/meminfo"), r"MemAvailable:\s+(\d+) kB")
+    limit, taken = _number(cgroup / "memory.max", r"(\d+)"), _number(cgroup / "memory.current", r"(\d+)")
+    files = _number(cgroup / "memory.stat", r"(?m)^file (\d+)$")
+    free = 2**63 if machine is None else machine * 1024
+    return free if limit is None else max(min(free, limit - (taken or 0) + (files or 0)), 0)
+
+
+def _number(path: Path, pattern: str) -> int | None:
     try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        found = re.search(pattern, path.read_text())
     except OSError:
-        found = None
-    return int(found[1]) * 1024 if found else 2**63
+        return None
+    return int(found[1]) if found else None

@@ -35,6 +35,8 @@ class Outcome:
             often as it was asked for; of a page cache the pages in the last tier's column, shape (d, k).
         reads_ms: what these reads cost per step, shape (d,).
         times_ms: measured, shape (steps, d).
+        slow_share: share of accesses outside the fastest tier, as `Replay` has it: column shards serve their
+            share of an access's columns; of a page cache the lookups that missed.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Outcome:
     reads: IntArray
     reads_ms: FloatArray
     times_ms: FloatArray
+    slow_share: float
 
     @property
     def step_ms(self) -> FloatArray:
@@ -71,12 +74,6 @@ class Outcome:
         """Of a page cache, the pages that it read, all steps and devices together."""
         return int(self.reads[:, -1].sum())
 
-    @property
-    def slow_share(self) -> float:
-        """Share of accesses outside the fastest tier."""
-        total = int(self.accesses.sum())
-        return float(self.accesses[:, 1:].sum()) / total if total else 0.0
-
 
 @dataclass(frozen=True)
 class Order:
@@ -94,9 +91,10 @@ class Order:
     against: tuple[tuple[str, str], ...]
 
     @property
-    def is_as_predicted(self) -> bool:
-        """Whether no pair is against the prediction."""
-        return not self.against
+    def is_as_predicted(self) -> bool | None:
+        """Whether no pair is against the prediction; None where no two were told apart."""
+        pairs = len(self.predicted) * (len(self.predicted) - 1) // 2
+        return None if len(self.ties) == pairs else not self.against
 
     def document(self) -> dict[str, Any]:
         """Return the order as JSON."""

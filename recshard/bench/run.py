@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from recshard.bench.calibrate import Gauge, Rate, check_slower, load_of, seconds_of
+from recshard.bench.calibrate import Gauge, Load, Rate, check_slower, load_of, seconds_of
 from recshard.bench.contenders import at_rates, contenders, default_batch_size
 from recshard.bench.counted import Counted
 from recshard.bench.lru import PAGE
@@ -29,7 +29,8 @@ from recshard.problem import FloatArray
 from recshard.remap import remap_of
 from recshard.replay import replay_plan
 from recshard.runtime.device import DeviceShards
-from recshard.runtime.memory import Kind
+from recshard.runtime.memory import Kind, dtype_of
+from recshard.strategy.run import BASELINES
 from recshard.trace.base import Batch, Trace
 
 STEPS = 30
@@ -96,8 +97,14 @@ def bench_plan(
     for tier, kind in where.items():
         say(f"bench: tier '{tier}' is {WORDS[kind]}")
     slow = [k for k, kind in enumerate(kinds) if kind != kinds[0]]
+    for table in plan.tables.tables:
+        dtype_of(table.name, table.dtype)
     size = batch_size or default_batch_size(plan, slow, _READS)
     plans, left_out = _split(contenders(plan))
+    if plan.strategy in BASELINES:
+        left_out["recshard"] = (
+            f"a plan of '{plan.strategy}' does not know which rows are hot; bench one of recshard's"
+        )
     with ExitStack() as stack:
         room = stack.enter_context(_scratch(folder))
         if "file" in kinds:
@@ -105,13 +112,21 @@ def bench_plan(
         has_cache = kinds[0] == "host" and "file" in kinds
         if not has_cache:
             left_out[LRU] = "it caches the pages of a file in host memory; no tiers stand there"
-        check_room(list(plans.values()), kinds, room, paged=plan if has_cache else None)
+        here = at_rates(plan, np.ones(len(kinds)), size)
+        loads = {kind: load_of(here, kinds, kind) for kind in dict.fromkeys(kinds)}
+        check_room(
+            list(plans.values()),
+            kinds,
+            room,
+            paged=plan if has_cache else None,
+            measured={kind: load.bytes for kind, load in loads.items()},
+        )
         source = Endless(trace, size)
         first = next(source)
         replay_plan(plan, Excerpt(trace.name, trace.features, [first]))  # says what does not fit, before the work
         # Two threads that wait for each other are at the mercy of whatever else runs.
         stack.enter_context(one_thread())
-        gauges = _gauges(at_rates(plan, np.ones(len(kinds)), size), kinds, room, seed)
+        gauges = _gauges(loads, room, seed)
         rates = _rates(gauges, 0, say)
         check_slower(where, rates)
         made = []
@@ -130,6 +145,7 @@ def bench_plan(
         batches += [next(source) for _ in range(warm_up + steps - len(batches))]
         times_ms = _run(made, gauges, batches, warm_up, trace.name, say)
         rates = _rates(gauges, _FIRST_ROUNDS + warm_up, say)
+        check_slower(where, rates)
         counted = Counted(trace.name, trace.features, batches[warm_up:], size, rates, kinds)
         outcomes = tuple(_outcome(one, counted, ms) for one, ms in zip(made, times_ms, strict=True))
     return Bench(
@@ -158,22 +174,25 @@ def _split(found: Iterator[tuple[str, Plan | DoesNotFit]]) -> tuple[dict[str, Pl
 
 @contextmanager
 def _scratch(folder: Path | None) -> Iterator[Path]:
-    """Yield a folder for files that go with it."""
+    """Yield a folder for files that go with it, and so does `folder` where it was not there."""
+    is_new = folder is not None and not folder.exists()
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         scratch = tempfile.TemporaryDirectory(prefix="recshard-bench-", dir=folder, ignore_cleanup_errors=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
-    with scratch as name:
-        yield Path(name)
+    try:
+        with scratch as name:
+            yield Path(name)
+    finally:
+        if folder is not None and is_new and not any(folder.iterdir()):
+            folder.rmdir()
 
 
-def _gauges(plan: Plan, kinds: Sequence[Kind], room: Path, seed: int) -> list[Gauge]:
+def _gauges(loads: Mapping[Kind, Load], room: Path, seed: int) -> list[Gauge]:
     """Return a gauge of each memory, that has taken its first rounds."""
-    gauges = [
-        Gauge(kind, load_of(plan, kinds, kind), room, np.random.default_rng(seed)) for kind in dict.fromkeys(kinds)
-    ]
+    gauges = [Gauge(kind, load, room, np.random.default_rng(seed)) for kind, load in loads.items()]
     for _ in range(_FIRST_ROUNDS):
         for gauge in gauges:
             gauge.step()

@@ -68,6 +68,7 @@ def _number(value: float | None, form: str = ".4g") -> str:
 def _sentences(bench: Bench) -> list[str]:
     sentences = [f"A step: {STEP}.", _order(bench.order, "predicted from the profile")]
     sentences.append(_order(bench.replayed_order, "predicted from the accesses made"))
+    sentences.append(_order(bench.reads_order, "predicted from the reads made"))
     sentences.append(
         "Predicted: by the plan's formula at the rates measured here. Replayed: from the accesses that these "
         "steps made. By reads: a row of a file that a step asks for several times is read once."
@@ -92,6 +93,8 @@ def _order(order: Order, how: str) -> str:
     if order.against:
         pairs = ", ".join(f"{a} was slower than {b}" for a, b in order.against)
         text += f": not the same order ({pairs})"
+    elif order.is_as_predicted is None:
+        return f"{text}: no two can be told apart, since times between p10 and p90 overlap."
     else:
         text += ": the same order"
     if order.ties:

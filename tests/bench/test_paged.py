@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from recshard.bench.lru import PAGE
 from recshard.bench.paged import PagedShards, layout
 from recshard.bench.steps import rows_of
+from recshard.errors import InputError
 from recshard.remap import remap_of
 from tests.plans import Kind, cut_case, homes
 
@@ -47,3 +49,16 @@ def test_a_page_cache_gives_what_unsplit_tables_give_however_small_it_is(
         bags = torch.nn.EmbeddingBag.from_pretrained(whole[j], mode="sum", include_last_offset=True)
         expected = bags(torch.tensor(values), torch.tensor(np.concatenate([[0], np.cumsum(lengths)])))
         torch.testing.assert_close(sums[table.name], expected)
+
+
+def test_a_disk_that_fills_up_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = cut_case(np.random.default_rng(0), "none").plan
+    remaps = [remap_of(plan, j) for j in range(len(plan.tables))]
+
+    def fail(*_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    message = r"the file behind the page cache, \d+ bytes, cannot be written: No space left.*another --folder"
+    with pytest.raises(InputError, match=message):
+        PagedShards(plan, int(plan.placement.device[0]), remaps, tmp_path, 3, lambda *_: torch.zeros(1, 1))

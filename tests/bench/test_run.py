@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,8 @@ def skewed_case() -> tuple[Plan, MemoryTrace]:
 
 
 def run_few(plan: Plan, trace: MemoryTrace, folder: Path) -> Bench:
-    return bench_plan(plan, trace, steps=3, warm_up=1, batch_size=20, places=WITHOUT_GPU, folder=folder)
+    places = {tier: WITHOUT_GPU[tier] for tier in plan.tier_names}
+    return bench_plan(plan, trace, steps=3, warm_up=1, batch_size=20, places=places, folder=folder)
 
 
 @pytest.mark.parametrize("kind", ["none", "column", "row", "both"])
@@ -72,9 +74,10 @@ def test_every_plan_is_executed_and_its_accesses_are_counted_exactly(tmp_path: P
     assert [o.name for o in bench.outcomes][-1] == "lru"
     assert {"size", "lookup", "size-lookup"} <= set(bench.by_name) | set(bench.left_out)
     own = bench.outcomes[0]
-    accesses, reads = brute_force(case.plan, case.trace, bench)
+    accesses, reads, slow_share = brute_force(case.plan, case.trace, bench)
     assert np.array_equal(own.accesses, accesses)
     assert np.array_equal(own.reads, reads)
+    assert own.slow_share == pytest.approx(slow_share)
     for outcome in bench.outcomes:
         assert outcome.times_ms.shape == (3, 3)
         assert (outcome.step_ms > 0).all()
@@ -84,10 +87,14 @@ def test_every_plan_is_executed_and_its_accesses_are_counted_exactly(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def brute_force(plan: Plan, trace: MemoryTrace, bench: Bench) -> tuple[np.ndarray, np.ndarray]:
-    """Return accesses and reads of each device and tier, shape (d, k), of the three steps that count."""
+def brute_force(plan: Plan, trace: MemoryTrace, bench: Bench) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return accesses and reads of each device and tier, shape (d, k), of the three steps that count.
+
+    And the share of lookups whose rows, or columns of rows, are outside the fastest tier.
+    """
     accesses = np.zeros((plan.problem.devices, len(plan.tier_names)), dtype=np.int64)
     reads = np.zeros_like(accesses)
+    slow = lookups = 0.0
     begin = bench.cache_samples + 20  # one step to warm up
     samples = list(trace.batches(1))
     for step in range(3):
@@ -103,8 +110,10 @@ def brute_force(plan: Plan, trace: MemoryTrace, bench: Bench) -> tuple[np.ndarra
                     times = asked[table.name, row]
                     accesses[d, k] += times
                     reads[d, k] += times if k == 0 else min(times, 1)
+                    lookups += times * plan.shards.columns[shard] / table.dim
+                    slow += times * plan.shards.columns[shard] / table.dim if k else 0.0
                 shard += 1
-    return accesses, reads
+    return accesses, reads, slow / lookups
 
 
 @pytest.mark.usefixtures("any_rates")
@@ -191,6 +200,35 @@ def test_without_a_gpu_the_fastest_tier_is_memory_and_every_other_a_file(monkeyp
     assert places_of(("hbm", "dram", "uvm"), {"dram": "host"}) == {"hbm": "host", "dram": "host", "uvm": "file"}
     with pytest.raises(InputError, match="no tier 'hbn'"):
         places_of(("hbm", "uvm"), {"hbn": "host"})
+
+
+@pytest.mark.usefixtures("any_rates")
+def test_a_new_folder_goes_with_its_files_and_a_baseline_is_said_to_have_no_recshard_beside_it(
+    tmp_path: Path,
+) -> None:
+    plan, trace = skewed_case()
+    bench = run_few(replace(plan, strategy="size"), trace, tmp_path / "new")
+    assert "does not know which rows are hot" in bench.left_out["recshard"]
+    assert "size" in bench.by_name
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_of_int8_is_refused_by_its_name(tmp_path: Path) -> None:
+    plan, trace = skewed_case()
+    tables = TableSet((plan.tables.tables[0], replace(plan.tables.tables[1], dtype="int8")), 100)
+    with pytest.raises(InputError, match="table 'b': dtype: found 'int8'"):
+        run_few(replace(plan, tables=tables), trace, tmp_path)
+
+
+def test_rates_that_came_together_while_steps_ran_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(run, "check_slower", lambda _, rates: calls.append(rates))
+    plan, trace = skewed_case()
+    bench = run_few(plan, trace, tmp_path)
+    assert len(calls) == 2
+    assert calls[1] == bench.rates
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
