@@ -96,7 +96,7 @@ def _order(order: Order, how: str) -> str:
     elif order.is_as_predicted is None:
         return f"{text}: no two can be told apart, since times between p10 and p90 overlap."
     else:
-        text += ": the same order"
+        text += ": the same order" + ("" if order.measured == order.predicted else " but for ties")
     if order.ties:
         pairs = ", ".join(f"{a} and {b}" for a, b in order.ties)
         text += f" (ties, times between p10 and p90 overlap: {pairs})"
