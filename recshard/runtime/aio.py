@@ -6,7 +6,7 @@ import os
 import platform
 import threading
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numba
 import numpy as np
@@ -14,6 +14,8 @@ from numba.core import types
 from numpy.typing import NDArray
 
 from recshard.problem import IntArray
+
+ByteArray: TypeAlias = NDArray[np.uint8]
 
 BLOCK = 4096  # bytes: what O_DIRECT wants offsets, lengths and addresses to be multiples of
 _PATIENCE = 1000  # interrupted waits in a row before giving up
@@ -49,24 +51,25 @@ class Queue:
         self.is_open = _setup(calls.setup, depth, self._number) == 0
 
     def read(
-        self, file: int, start: int, slots: IntArray, blocks: NDArray[np.uint8], out: NDArray[np.uint8]
+        self, file: int, begin: IntArray, size: IntArray, to: IntArray, blocks: ByteArray, out: ByteArray
     ) -> tuple[int, int]:
-        """Write rows of a file to `out`, shape (n, row_bytes).
+        """Read rows of a file, each to its place in `out`.
 
         Args:
             file: descriptor, opened past the page cache.
-            start: where its first row begins, in bytes.
-            slots: rows, shape (n,).
+            begin, size: where each row begins in the file, and its bytes, shape (n,).
+            to: where each begins in `out`, shape (n,).
             blocks: room for as many reads as the queue is deep, at an address that is a multiple of 4 KiB, shape
                 (depth, bytes of the blocks in which a row may lie).
+            out: shape (sum of sizes,).
 
         Returns:
-            n and 0, or a row that could not be read whole, by its place in `slots`, with the system's error
-            number, 0 where it gave fewer bytes.
+            n and 0, or a row that could not be read whole, with the system's error number, 0 where it gave fewer
+            bytes.
         """
         arrays = (self._requests, self._pointers, self._events)
         number, calls = self._number[0], self._calls
-        at, error = _read(number, calls.submit, calls.wait, file, start, slots, blocks, *arrays, out)
+        at, error = _read(number, calls.submit, calls.wait, file, begin, size, to, blocks, *arrays, out)
         return int(at), int(error)
 
 
@@ -93,17 +96,18 @@ def _read(
     submit: int,
     wait: int,
     file: int,
-    start: int,
-    slots: IntArray,
-    blocks: NDArray[np.uint8],
+    begin: IntArray,
+    size: IntArray,
+    to: IntArray,
+    blocks: ByteArray,
     requests: IntArray,
     pointers: IntArray,
     events: IntArray,
-    out: NDArray[np.uint8],
+    out: ByteArray,
 ) -> tuple[int, int]:
     # Few blocks that stay in the processor's cache; rows are written to `out` as their reads end, in any order.
     depth, span = blocks.shape
-    n, size = len(slots), out.shape[1]
+    n = len(begin)
     free = np.arange(depth)
     row_of = np.empty(depth, dtype=np.int64)
     left, begun, flying = depth, 0, 0
@@ -115,14 +119,13 @@ def _read(
             left -= 1
             block = free[left]
             row_of[block] = begun
-            place = start + slots[begun] * size
-            first = place // BLOCK * BLOCK
+            first = begin[begun] // BLOCK * BLOCK
             # struct iocb: data, key and flags, operation (0: read) and file, buffer, bytes, offset
             requests[block, 0] = block
             requests[block, 1] = 0
             requests[block, 2] = np.int64(file) << 32
             requests[block, 3] = blocks.ctypes.data + block * span
-            requests[block, 4] = (place - first + size + BLOCK - 1) // BLOCK * BLOCK
+            requests[block, 4] = (begin[begun] - first + size[begun] + BLOCK - 1) // BLOCK * BLOCK
             requests[block, 5] = first
             pointers[count] = requests.ctypes.data + block * requests.strides[0]
             count += 1
@@ -148,9 +151,9 @@ def _read(
         for event in range(ended):
             block, got = events[event, 0], events[event, 2]
             row = row_of[block]
-            ahead = (start + slots[row] * size) % BLOCK
-            if got >= ahead + size:
-                out[row, :] = blocks[block, ahead : ahead + size]
+            ahead, own = begin[row] % BLOCK, size[row]
+            if got >= ahead + own:
+                out[to[row] : to[row] + own] = blocks[block, ahead : ahead + own]
             elif row < failed:
                 failed, error = row, max(-got, 0)
             free[left] = block

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from recshard.plan.plan import Plan
 from recshard.remap import Part, TableRemap, parts_of, rank_rows
 from recshard.runtime.batch import Bags, Batch, joined, read_batch
 from recshard.runtime.file_rows import FileRoom
+from recshard.runtime.lookup import Lookups, read_direct
 from recshard.runtime.memory import allocate, dtype_of, memories
 from recshard.runtime.modes import modes_of
 from recshard.runtime.table_parts import TableParts, wanted_parts
@@ -113,18 +115,30 @@ class DeviceShards(nn.Module):
             InputError: a batch that does not fit the model; see `read_batch` and `TableParts.forward`.
         """
         bags = read_batch(batch, self.model.table_index, self._needed)
+        tables = [table for table in self.tables if isinstance(table, TableParts)]
+        asked = [[bags[feature] for feature in self._features[table.remap.table]] for table in tables]
+        whole = [joined(own) for own in asked]
+        lookups = [self._look_up(table, own, each) for table, own, each in zip(tables, whole, asked, strict=True)]
+        read_direct(chain.from_iterable(own.values() for own in lookups))
         out: dict[tuple[str, int], Tensor] = {}
         device = self._device()
-        for table in self.tables:
-            assert isinstance(table, TableParts)
-            features = self._features[table.remap.table]
-            pooled = _look_up(table, features, [bags[feature] for feature in features])
-            size = len(bags[features[0]])
-            for shard, total in pooled.items():
-                there = total.to(device)
-                for number, feature in enumerate(features):
+        for table, all_bags, own, found in zip(tables, whole, asked, lookups, strict=True):
+            for shard, total in table.pool(all_bags, found).items():
+                there, size = total.to(device), len(own[0])
+                for number, feature in enumerate(self._features[table.remap.table]):
                     out[feature, shard] = there[number * size : (number + 1) * size]
         return out
+
+    def _look_up(self, table: TableParts, bags: Bags, by_feature: Sequence[Bags]) -> dict[int, Lookups]:
+        try:
+            return table.look_up(bags)
+        except InputError:
+            for feature, own in zip(self._features[table.remap.table], by_feature, strict=True):
+                try:
+                    table.remap.check(own.values)
+                except InputError as error:
+                    raise InputError(f"feature '{feature}': {error}") from None
+            raise
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:
         # Before the first table is written, each has refused what is of another plan.
@@ -137,19 +151,6 @@ class DeviceShards(nn.Module):
     def _device(self) -> torch.device:
         devices = {table.device for table in self.tables if isinstance(table, TableParts)}
         return next((device for device in devices if device.type == "cuda"), torch.device("cpu"))
-
-
-def _look_up(table: TableParts, features: Sequence[str], bags: Sequence[Bags]) -> dict[int, Tensor]:
-    try:
-        found: dict[int, Tensor] = table(joined(bags))
-        return found
-    except InputError:
-        for feature, own in zip(features, bags, strict=True):
-            try:
-                table.remap.check(own.values)
-            except InputError as error:
-                raise InputError(f"feature '{feature}': {error}") from None
-        raise
 
 
 def _remaps(plan: Plan, devices: Collection[int] | None, given: Mapping[str, TableRemap]) -> dict[int, TableRemap]:

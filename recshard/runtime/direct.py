@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -15,11 +16,10 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numpy.typing import NDArray
 
 from recshard.errors import InputError
 from recshard.problem import IntArray
-from recshard.runtime.aio import BLOCK, queue
+from recshard.runtime.aio import BLOCK, ByteArray, queue
 
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
@@ -65,7 +65,7 @@ class DirectReader:
         self._blocks = store[start : start + threads * self._span].reshape(threads, self._span)
         self._try()
 
-    def gather(self, slots: IntArray) -> NDArray[np.uint8]:
+    def gather(self, slots: IntArray) -> ByteArray:
         """Return rows by their number, uint8, shape (n, row_bytes).
 
         Args:
@@ -74,38 +74,18 @@ class DirectReader:
         Raises:
             InputError: a slot beyond the rows, or a read that failed.
         """
-        n = len(slots)
-        out = np.empty((n, self.row_bytes), dtype=np.uint8)
-        if not n:
-            return out
-        if slots.min() < 0 or slots.max() >= self.rows:
+        return gather([(self, slots)])[0]
+
+    def begins(self, slots: IntArray) -> IntArray:
+        """Return where rows begin in the file, shape (n,).
+
+        Raises:
+            InputError: a slot beyond the rows.
+        """
+        if len(slots) and (slots.min() < 0 or slots.max() >= self.rows):
             wrong = slots[(slots < 0) | (slots >= self.rows)][0]
             raise InputError(f"{self.path}: found slot {wrong}; accepted: 0 to {self.rows - 1}")
-        own = queue(self.threads)
-        if own is not None:
-            with own.lock:
-                at, number = own.read(self._file, self._start, slots, self._blocks, out)
-            if at < n:
-                raise self._failed(int(slots[at]), os.strerror(number) if number else None)
-            return out
-        self._gather_with_threads(slots, out)
-        return out
-
-    def _gather_with_threads(self, slots: IntArray, out: NDArray[np.uint8]) -> None:
-        n = len(slots)
-        bounds = np.linspace(0, n, min(self.threads, n) + 1).astype(np.int64)
-        if len(bounds) == 2:
-            self._read(0, slots, out)
-            return
-        parts = [slice(a, b) for a, b in pairwise(bounds)]
-        waiting = [
-            _pool(self.threads).submit(self._read, number, slots[part], out[part])
-            for number, part in enumerate(parts)
-        ]
-        for one in waiting:
-            one.exception()  # all are over before the first error is raised, and the blocks free again
-        for one in waiting:
-            one.result()
+        return self._start + slots * self.row_bytes
 
     def close(self) -> None:
         """Read no more; the file is closed once all its readers are, or are gone."""
@@ -119,18 +99,35 @@ class DirectReader:
     ) -> None:
         self.close()
 
-    def _read(self, number: int, slots: IntArray, out: NDArray[np.uint8]) -> None:
-        at = _read_rows(self._file, self._start, slots, self._blocks[number], out)
-        if at < len(slots):
-            raise self._failed(int(slots[at]))
+    def _read(self, begin: IntArray, size: IntArray, to: IntArray, out: ByteArray) -> None:
+        """Read rows to their places in `out`, as `Queue.read`."""
+        n = len(begin)
+        own = queue(self.threads)
+        if own is not None:
+            with own.lock:
+                at, number = own.read(self._file, begin, size, to, self._blocks, out)
+            if at < n:
+                raise self._failed(begin[at], os.strerror(number) if number else None)
+            return
+        bounds = np.linspace(0, n, min(self.threads, max(n, 1)) + 1).astype(np.int64)
+        waiting = [
+            _pool(self.threads).submit(
+                _read_rows, self._file, begin[a:b], size[a:b], to[a:b], self._blocks[number], out
+            )
+            for number, (a, b) in enumerate(pairwise(bounds))
+        ]
+        stopped = [one.result() for one in waiting]
+        for (a, b), at in zip(pairwise(bounds), stopped, strict=True):
+            if a + at < b:
+                raise self._failed(begin[a + at])
 
-    def _failed(self, slot: int, reason: str | None = None) -> InputError:
-        return InputError(f"{self.path}: cannot be read at row {slot}: {reason or self._reason(slot)}")
+    def _failed(self, begin: int, reason: str | None = None) -> InputError:
+        return InputError(f"{self.path}: cannot be read at byte {begin}: {reason or self._reason(begin)}")
 
-    def _reason(self, slot: int) -> str:
-        """Return why a row cannot be read: what the system says when it is asked for once more."""
+    def _reason(self, begin: int) -> str:
+        """Return why bytes cannot be read: what the system says when it is asked for once more."""
         try:
-            os.preadv(self._file, [self._blocks[0]], (self._start + slot * self.row_bytes) // BLOCK * BLOCK)
+            os.preadv(self._file, [self._blocks[0]], begin // BLOCK * BLOCK)
         except OSError as error:
             return error.strerror or str(error)
         return "the file was cut short or a read was interrupted"
@@ -142,6 +139,39 @@ class DirectReader:
         except OSError as error:
             self.close()
             raise _refused(self.path, error) from None
+
+
+def gather(wanted: Sequence[tuple[DirectReader, IntArray]]) -> list[ByteArray]:
+    """Return rows of several readers, those of one file with all their reads in flight together.
+
+    Args:
+        wanted: readers, each with rows by their number.
+
+    Returns:
+        in the same order, uint8, shape (n, row_bytes).
+
+    Raises:
+        InputError: a slot beyond the rows of its reader, or a read that failed.
+    """
+    found = [np.empty((0, 0), dtype=np.uint8)] * len(wanted)
+    files: dict[int, list[int]] = {}
+    for number, (reader, _) in enumerate(wanted):
+        files.setdefault(reader._file, []).append(number)
+    for numbers in files.values():
+        readers = [wanted[number][0] for number in numbers]
+        begin = np.concatenate([wanted[number][0].begins(wanted[number][1]) for number in numbers])
+        lookups = [len(wanted[number][1]) for number in numbers]
+        size = np.repeat([reader.row_bytes for reader in readers], lookups)
+        ends = np.cumsum(np.concatenate([[0], size]))
+        out = np.empty(ends[-1], dtype=np.uint8)
+        # The reader whose rows span most blocks has room for all.
+        max(readers, key=lambda reader: reader._blocks.size)._read(begin, size, ends[:-1], out)
+        first = 0
+        for number, reader, count in zip(numbers, readers, lookups, strict=True):
+            end = first + count * reader.row_bytes
+            found[number] = out[first:end].reshape(count, reader.row_bytes)
+            first = end
+    return found
 
 
 class _Opened:
@@ -185,16 +215,14 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_rows(file: int, start: int, slots: IntArray, block: NDArray[np.uint8], out: NDArray[np.uint8]) -> int:
-    """Write rows to `out`, shape (n, row_bytes); return where it stopped: at the end, or at one not read whole."""
+def _read_rows(file: int, begin: IntArray, size: IntArray, to: IntArray, block: ByteArray, out: ByteArray) -> int:
+    """Read rows to their places in `out`; return where it stopped: at the end, or at one not read whole."""
     # One read a row into the same few blocks, from which the row is copied.
-    size = out.shape[1]
-    for i in range(len(slots)):
-        begin = start + slots[i] * size
-        first = begin // BLOCK * BLOCK
-        ahead = begin - first
-        length = (ahead + size + BLOCK - 1) // BLOCK * BLOCK
-        if _pread(file, block.ctypes.data, length, first) < ahead + size:
+    for i in range(len(begin)):
+        first = begin[i] // BLOCK * BLOCK
+        ahead = begin[i] - first
+        length = (ahead + size[i] + BLOCK - 1) // BLOCK * BLOCK
+        if _pread(file, block.ctypes.data, length, first) < ahead + size[i]:
             return i
-        out[i, :] = block[ahead : ahead + size]
-    return len(slots)
+        out[to[i] : to[i] + size[i]] = block[ahead : ahead + size[i]]
+    return len(begin)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -25,34 +26,74 @@ class DirectRows:
 
         assert block.file is not None
         rows, columns = block.tensor.shape
-        self._block = block
-        self._flushed = -1
         size = columns * block.tensor.dtype.itemsize
-        self._reader = DirectReader(block.file.path, rows, size, start=block.file.start)
+        self._file = block.file
+        self._flushed = -1
+        self.reader = DirectReader(block.file.path, rows, size, start=block.file.start)
 
-    def gather(self, weight: Tensor, slots: Tensor) -> Tensor:
-        """Return the rows in `slots`, shape (n, columns)."""
+    def flush(self, weight: Tensor) -> None:
+        """Write to the disk what was written to the part's rows since the last time."""
         if weight._version != self._flushed:
-            assert self._block.file is not None
-            self._block.file.flush()
+            self._file.flush()
             self._flushed = weight._version
-        read = torch.from_numpy(self._reader.gather(slots.numpy()))
-        return read.view(weight.dtype).view(len(slots), weight.shape[1])
 
 
-class _Gather(torch.autograd.Function):
-    """Distinct rows of a part → a small table of them, whose gradient is the sparse gradient of the part."""
+@dataclass
+class Lookups:
+    """The lookups of some bags in one part.
+
+    Attributes:
+        weight: rows of the part, shape (rows, columns).
+        slots: rows looked up, int64, shape (n,).
+        offsets: where each bag begins, and the end, int64, shape (bags + 1,).
+        weights: of each lookup in the sum, shape (n,); None: all are 1.
+        direct: where to read the rows instead.
+        distinct, read: once they were read, the rows that differ, int64, shape (u,), and what is in them, shape
+            (u, columns); `slots` are then places in these.
+    """
+
+    weight: Tensor
+    slots: Tensor
+    offsets: Tensor
+    weights: Tensor | None = None
+    direct: DirectRows | None = None
+    distinct: Tensor | None = None
+    read: Tensor | None = None
+
+
+def read_direct(lookups: Iterable[Lookups]) -> None:
+    """Read the rows of all lookups in files past the page cache, the reads of one file in flight together.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    from recshard.runtime.direct import gather
+
+    wanted = [own for own in lookups if own.direct is not None and own.read is None]
+    for own in wanted:
+        assert own.direct is not None
+        own.direct.flush(own.weight)
+        own.distinct, own.slots = torch.unique(own.slots, return_inverse=True)
+    pairs = [
+        (own.direct.reader, own.distinct.numpy()) for own in wanted if own.direct and own.distinct is not None
+    ]
+    for own, rows in zip(wanted, gather(pairs), strict=True):
+        own.read = torch.from_numpy(rows).view(own.weight.dtype).view(len(rows), own.weight.shape[1])
+
+
+class _Read(torch.autograd.Function):
+    """Rows read of a part → a small table of them, whose gradient is the sparse gradient of the part."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, slots: Tensor, rows: DirectRows) -> Tensor:
-        ctx.slots, ctx.shape = slots, weight.shape
-        return rows.gather(weight, slots)
+    def forward(ctx: Any, weight: Tensor, rows: Tensor, read: Tensor) -> Tensor:
+        ctx.rows, ctx.shape = rows, weight.shape
+        return read.view_as(read)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = gradients
-        return _sparse(ctx.slots, gradient, ctx.shape), None, None
+        return _sparse(ctx.rows, gradient, ctx.shape), None, None
 
 
 class _Pool(torch.autograd.Function):
@@ -88,30 +129,24 @@ def _sparse(rows: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
     return torch.sparse_coo_tensor(rows[None], values, shape, is_coalesced=True, check_invariants=False)
 
 
-_gather = cast(Callable[[Tensor, Tensor, DirectRows], Tensor], _Gather.apply)
+_read = cast(Callable[[Tensor, Tensor, Tensor], Tensor], _Read.apply)
 _pool = cast(Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor], _Pool.apply)
 
 
-def pooled(
-    weight: Tensor, slots: Tensor, offsets: Tensor, weights: Tensor | None, direct: DirectRows | None = None
-) -> Tensor:
-    """Return the sum of the rows in each bag, shape (bags, columns).
-
-    Args:
-        weight: rows of the part, shape (rows, columns).
-        slots: rows looked up, int64, shape (n,).
-        offsets: where each bag begins, and the end, int64, shape (bags + 1,).
-        weights: of each lookup in the sum, shape (n,); None: all are 1.
-        direct: where to read the rows instead.
-    """
+def pooled(own: Lookups) -> Tensor:
+    """Return the sum of the rows in each bag, shape (bags, columns)."""
+    weight, slots, offsets, weights = own.weight, own.slots, own.offsets, own.weights
     device = weight.device
     if weights is not None:
         weights = weights.to(device, weight.dtype)
-    if direct is not None and len(slots):
-        distinct, slots = torch.unique(slots, return_inverse=True)
-        rows = _gather(weight, distinct, direct)
+    if own.read is not None and own.distinct is not None and len(slots):
         return functional.embedding_bag(
-            slots, rows, offsets, mode="sum", include_last_offset=True, per_sample_weights=weights
+            slots,
+            _read(weight, own.distinct, own.read),
+            offsets,
+            mode="sum",
+            include_last_offset=True,
+            per_sample_weights=weights,
         )
     if weight.device.type == "cpu" and weight.dtype == torch.float32:
         return _pool(weight, slots, offsets, None if weights is None else weights.contiguous())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -12,7 +12,7 @@ from recshard.errors import InputError
 from recshard.remap import Part, TableRemap
 from recshard.runtime.batch import Bags
 from recshard.runtime.file_rows import FileRoom
-from recshard.runtime.lookup import DirectRows, pooled
+from recshard.runtime.lookup import DirectRows, Lookups, pooled, read_direct
 from recshard.runtime.memory import Block, Kind, Wanted, allocate, same_bytes
 from recshard.runtime.modes import check_mode
 
@@ -106,6 +106,16 @@ class TableParts(nn.Module):
         A row shard gives what its rows contribute. Where shards' outputs come together is `self.device`.
 
         Raises:
+            InputError: as `look_up`, or rows in a file that cannot be read.
+        """
+        found = self.look_up(bags)
+        read_direct(found.values())
+        return self.pool(bags, found)
+
+    def look_up(self, bags: Bags) -> dict[int, Lookups]:
+        """Return the lookups of each part that is here, by its place among them.
+
+        Raises:
             InputError: a row beyond the table, or weights where bags are averaged.
         """
         if bags.weights is not None and self.mode == "mean":
@@ -113,7 +123,7 @@ class TableParts(nn.Module):
                 f"table '{self.remap.table}': weights of lookups are accepted where bags are summed (mode='sum'); "
                 "found mode='mean'"
             )
-        sums: dict[int, Tensor] = {}
+        found: dict[int, Lookups] = {}
         for routed in self.remap.route(bags.values, bags.offsets):
             at = self._position.get(routed.part)
             if at is None:
@@ -124,18 +134,18 @@ class TableParts(nn.Module):
             slots = torch.from_numpy(routed.slots)
             if routed.slots is bags.values and (torch.is_grad_enabled() or self.weights[at].is_cuda):
                 slots = slots.clone()  # the caller's memory may hold the next batch before these are read again
-            found = pooled(
-                self.weights[at],
-                slots,
-                torch.from_numpy(routed.offsets),
-                weights,
-                self._direct[at],
-            ).to(self.device)
-            shard = routed.part.shard
+            offsets = torch.from_numpy(routed.offsets)
+            found[at] = Lookups(self.weights[at], slots, offsets, weights, self._direct[at])
+        return found
+
+    def pool(self, bags: Bags, lookups: Mapping[int, Lookups]) -> dict[int, Tensor]:
+        """Return what `forward` does, from lookups whose rows in files were read."""
+        sums: dict[int, Tensor] = {}
+        for at, own in lookups.items():
+            found, shard = pooled(own).to(self.device), self.held[at].shard
             if shard in sums:
-                sums[shard] += (
-                    found  # in place: pooled sums are as large as the output, and no gradient needs them
-                )
+                # in place: pooled sums are as large as the output, and no gradient needs them
+                sums[shard] += found
             else:
                 sums[shard] = found
         if self.mode == "mean":

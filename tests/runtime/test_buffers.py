@@ -26,14 +26,14 @@ def test_memory_is_lent_again_only_when_nobody_holds_it() -> None:
 
 
 def test_gradients_of_two_backward_passes_add_up() -> None:
-    from recshard.runtime.lookup import pooled
+    from recshard.runtime.lookup import Lookups, pooled
 
     weight = torch.nn.Parameter(torch.randn(5000, 64))
     whole = torch.nn.Parameter(weight.detach().clone())
     for seed in range(3):
         slots = torch.randint(0, 5000, (3000,), generator=torch.Generator().manual_seed(seed))
         offsets = torch.arange(0, 3001, 100)
-        pooled(weight, slots, offsets, None).square().sum().backward()
+        pooled(Lookups(weight, slots, offsets)).square().sum().backward()
         bags = torch.nn.functional.embedding_bag(slots, whole, offsets, mode="sum", include_last_offset=True)
         bags.square().sum().backward()
     assert weight.grad is not None

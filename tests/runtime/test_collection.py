@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from recshard.runtime.collection import TieredEmbeddingBagCollection
 from recshard.runtime.device import DeviceShards
+from recshard.runtime.direct import DirectReader
 from recshard.runtime.optim import RowwiseAdagrad, optimizer_for
 from recshard.runtime.weights import tables_in, whole
 from recshard.tables import Dtype, Optimizer
@@ -209,6 +210,20 @@ def test_rows_in_files_give_and_become_the_same_as_in_memory(kind: Kind, direct:
             assert_close(other[feature], rows)
     for name, weight in weights.items():
         assert_close(others[name], weight)
+
+
+def test_the_rows_of_all_tables_in_files_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(11)
+    plan = runnable(rng, "both")
+    places = dict.fromkeys(plan.tier_names, "file")
+    module = TieredEmbeddingBagCollection.from_plan(plan, places=places, direct=True)
+    reads, real = [], DirectReader._read
+    monkeypatch.setattr(DirectReader, "_read", lambda self, *rows: (reads.append(len(rows[0])), real(self, *rows)))
+    batch = random_batch(rng, plan.tables.tables)
+    module(batch)
+    distinct = sum(len(set(rows.tolist())) for rows, *_ in batch.values())
+    assert len(reads) == 1
+    assert reads[0] >= distinct > 0
 
 
 def test_each_device_adds_its_share() -> None:

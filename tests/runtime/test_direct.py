@@ -69,6 +69,37 @@ def test_rows_are_those_of_the_file_wherever_they_straddle_blocks(
         assert np.array_equal(reader.gather(np.arange(rows)), content)
 
 
+def test_rows_of_several_readers_are_each_ones_own_and_one_files_are_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    path, narrow = written(tmp_path, 300, 40)
+    other, wide = written(tmp_path / "other", 90, 5000, seed=1)
+    rng = np.random.default_rng(0)
+    last = narrow.reshape(-1)[1000:].reshape(100, 110)
+    reads, real = [], DirectReader._read
+
+    def counted(reader: DirectReader, begin: np.ndarray, *others: np.ndarray) -> None:
+        reads.append((reader.path, len(begin)))
+        real(reader, begin, *others)
+
+    monkeypatch.setattr(DirectReader, "_read", counted)
+    with (
+        DirectReader(path, 300, 40) as a,
+        DirectReader(other, 90, 5000) as b,
+        DirectReader(path, 100, 110, start=1000) as c,
+    ):
+        asked = [(a, rng.integers(0, 300, 70)), (b, rng.integers(0, 90, 30)), (c, rng.integers(0, 100, 50))]
+        asked += [(a, np.empty(0, dtype=np.int64))]
+        found = direct.gather(asked)
+        with pytest.raises(InputError, match=r"rows\.bin: found slot 100; accepted: 0 to 99"):
+            direct.gather([(a, np.array([299])), (c, np.array([100]))])
+    for rows, content, (_, slots) in zip(found, (narrow, wide, last, narrow), asked, strict=True):
+        assert np.array_equal(rows, content[slots])
+    assert reads == [(path, 120), (other, 30)]
+    assert direct.gather([]) == []
+
+
 def test_what_was_read_is_not_kept_in_memory(tmp_path: Path) -> None:
     path, _ = written(tmp_path, 4000, 256)
     with path.open("r+b") as file:
@@ -98,7 +129,7 @@ def test_a_file_that_was_cut_short_is_refused_with_its_size(tmp_path: Path) -> N
         DirectReader(path, 11, 100)
     with DirectReader(path, 10, 100) as reader:
         os.truncate(path, 500)
-        with pytest.raises(InputError, match=r"rows\.bin: cannot be read at row 5: .*cut short"):
+        with pytest.raises(InputError, match=r"rows\.bin: cannot be read at byte 500: .*cut short"):
             reader.gather(np.arange(10))
 
 
@@ -155,7 +186,7 @@ def test_a_file_is_open_once_for_all_its_readers_and_closed_with_the_last(tmp_pa
         other = DirectReader(path, 5, 100, start=500)
         assert len(os.listdir("/proc/self/fd")) == before + 1
     reader.close()
-    with pytest.raises(InputError, match=r"rows\.bin: cannot be read at row 0: Bad file descriptor"):
+    with pytest.raises(InputError, match=r"rows\.bin: cannot be read at byte 0: Bad file descriptor"):
         reader.gather(np.array([0]))
     assert np.array_equal(other.gather(np.arange(5)), content[5:])
     path.rename(tmp_path / "before.bin")
