@@ -19,6 +19,7 @@ from recshard.problem import IntArray
 from recshard.remap import TableRemap
 from recshard.runtime.memory import dtype_of
 from recshard.tables import WEIGHT_BYTES
+from recshard.units import format_bytes
 
 _CHUNK = 1 << 26  # bytes written at once
 
@@ -45,7 +46,7 @@ class PagedShards:
                 (end − first, columns).
 
         Raises:
-            InputError: the disk is full, or the file cannot be read past the page cache.
+            InputError: the file cannot be written, or not be read past the page cache.
         """
         self._plan, self._remaps = plan, remaps
         self._shards = np.flatnonzero(plan.placement.device == device)
@@ -57,10 +58,14 @@ class PagedShards:
                 os.posix_fallocate(file.fileno(), 0, self.bytes)
                 for s in self._shards:
                     self._write(file, int(s), weights)
+                file.flush()
+                os.fsync(file.fileno())  # or reads past the page cache would wait for what is yet to be written
         except OSError as error:
+            path.unlink(missing_ok=True)
             raise InputError(
-                f"{folder}: the file behind the page cache, {self.bytes} bytes, cannot be written: "
-                f"{error.strerror or error}; choose another --folder, or make a smaller model"
+                f"{folder}: no room for the file of the page cache: {error.strerror or error}; needed: "
+                f"{format_bytes(self.bytes)}; choose another --folder, or make a smaller model (fewer rows in "
+                "tables.toml)"
             ) from None
         widest = max(row_bytes_of(plan, int(s)) for s in self._shards)
         self.cache = PageCache(path, self.bytes // PAGE, max(frames, -(-widest // PAGE) + 1))

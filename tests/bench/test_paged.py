@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from recshard.bench.lru import PAGE
 from recshard.bench.paged import PagedShards, layout
 from recshard.bench.steps import rows_of
 from recshard.errors import InputError
+from recshard.plan import Plan
 from recshard.remap import remap_of
 from tests.plans import Kind, cut_case, homes
 
@@ -51,14 +53,28 @@ def test_a_page_cache_gives_what_unsplit_tables_give_however_small_it_is(
         torch.testing.assert_close(sums[table.name], expected)
 
 
-def test_a_disk_that_fills_up_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = cut_case(np.random.default_rng(0), "none").plan
-    remaps = [remap_of(plan, j) for j in range(len(plan.tables))]
+def paged(plan: Plan, folder: Path) -> PagedShards:
+    def weights(shard: int, first: int, end: int) -> torch.Tensor:
+        return torch.zeros(end - first, int(plan.shards.columns[shard]))
 
-    def fail(*_: int) -> None:
-        raise OSError(28, "No space left on device")
+    return PagedShards(plan, 0, [remap_of(plan, j) for j in range(len(plan.tables))], folder, 3, weights)
 
-    monkeypatch.setattr(os, "posix_fallocate", fail)
-    message = r"the file behind the page cache, \d+ bytes, cannot be written: No space left.*another --folder"
-    with pytest.raises(InputError, match=message):
-        PagedShards(plan, int(plan.placement.device[0]), remaps, tmp_path, 3, lambda *_: torch.zeros(1, 1))
+
+def test_a_disk_that_is_full_is_one_message_and_leaves_no_file(tmp_path: Path) -> None:
+    plan = cut_case(np.random.default_rng(0), "none", devices=1).plan
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(InputError, match=r"no room for the file of the page cache: .*; needed: .* --folder"):
+            paged(plan, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_are_on_the_disk_before_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_size))
+    made = paged(cut_case(np.random.default_rng(0), "none", devices=1).plan, tmp_path)
+    assert synced == [made.bytes]
+    made.close()
