@@ -30,6 +30,7 @@ from recshard.remap import remap_of
 from recshard.replay import replay_plan
 from recshard.runtime.device import DeviceShards
 from recshard.runtime.memory import Kind, dtype_of
+from recshard.runtime.table_parts import TableParts
 from recshard.strategy.run import BASELINES
 from recshard.trace.base import Batch, Trace
 
@@ -217,6 +218,9 @@ def _made(name: str, plan: Plan, places: Mapping[str, Kind], room: Path) -> _Con
             look_up.append(None)
             continue
         device = DeviceShards.from_plan(plan, [d], places=places, folder=room, direct=True, remaps=remaps)
+        for table in device.tables:
+            if isinstance(table, TableParts):
+                table.flush()  # no step is to wait for a disk that is yet to be written
         look_up.append(device.forward)
     return _Contender(name, plan, look_up, _features(plan))
 

@@ -153,6 +153,12 @@ class TableParts(nn.Module):
             sums = {shard: total / size for shard, total in sums.items()}
         return sums
 
+    def flush(self) -> None:
+        """Write to their disk the rows that lookups read past the page cache, as the first of them would do."""
+        for weight, direct in zip(self.weights, self._direct, strict=True):
+            if direct is not None:
+                direct.flush(weight)
+
     @property
     def device(self) -> torch.device:
         """Where pooled rows come out: on the GPU where it holds or reads one of the parts."""

@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from recshard.errors import InputError
 from recshard.plan import Plan, make_plan
 from recshard.profile.build import profile_trace
 from recshard.report.benching import bench_report
+from recshard.runtime.file_rows import FileRows
 from recshard.tables import EmbeddingTable, TableSet
 from recshard.topology import Group, Tier, Topology
 from tests.plans import Kind, cut_case, homes
@@ -135,6 +137,27 @@ def test_a_plan_by_rows_reads_less_from_the_slow_tier_than_whole_tables_and_than
     assert document["contenders"][0]["ratio"] == 1.0
     assert document["contenders"][-1]["hit_rate"] == 1 - bench.by_name["lru"].slow_share
     assert document["contenders"][-1]["pages_read"] == slow["lru"]
+
+
+@pytest.mark.usefixtures("any_rates")
+def test_files_are_on_the_disk_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, trace = skewed_case()
+    running, flushed, real_run, real_flush = [], [], run._run, FileRows.flush
+
+    def flush(rows: FileRows) -> None:
+        flushed.append(bool(running))
+        real_flush(rows)
+
+    def timed(*arguments: Any) -> Any:
+        running.append(True)
+        return real_run(*arguments)
+
+    monkeypatch.setattr(FileRows, "flush", flush)
+    monkeypatch.setattr(run, "_run", timed)
+    bench_plan(plan, trace, steps=2, warm_up=0, batch_size=40, places={"uvm": "file"}, folder=tmp_path)
+    assert running
+    assert flushed
+    assert not any(flushed)
 
 
 @pytest.mark.usefixtures("any_rates")
