@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -83,23 +84,25 @@ class Order:
         predicted, measured: their names, fastest first.
         ties: pairs whose times overlap between their 10th and 90th percentiles: no order to speak of.
         against: other pairs, of which the one predicted to be faster was slower.
+        told_apart: how many pairs are neither tied nor predicted to be equal.
     """
 
     predicted: tuple[str, ...]
     measured: tuple[str, ...]
     ties: tuple[tuple[str, str], ...]
     against: tuple[tuple[str, str], ...]
+    told_apart: int
 
     @property
     def is_as_predicted(self) -> bool | None:
         """Whether no pair is against the prediction; None where no two were told apart."""
-        pairs = len(self.predicted) * (len(self.predicted) - 1) // 2
-        return None if len(self.ties) == pairs else not self.against
+        return not self.against if self.told_apart else None
 
     def document(self) -> dict[str, Any]:
         """Return the order as JSON."""
         return {
             "as_predicted": self.is_as_predicted,
+            "told_apart": self.told_apart,
             "predicted": list(self.predicted),
             "measured": list(self.measured),
             "ties": [list(pair) for pair in self.ties],
@@ -114,18 +117,21 @@ def order_of(predicted: Mapping[str, float], outcomes: Mapping[str, Outcome]) ->
         predicted: ms per step, by name.
         outcomes: by name; more than those predicted may be there.
     """
-    ties, against = [], []
+    ties, against, told_apart = [], [], 0
     for a, b in combinations(sorted(predicted, key=lambda name: predicted[name]), 2):
         (low_a, high_a), (low_b, high_b) = outcomes[a].range_ms, outcomes[b].range_ms
         if low_a <= high_b and low_b <= high_a:
             ties.append((a, b))
-        elif predicted[a] < predicted[b] and outcomes[a].measured_ms > outcomes[b].measured_ms:
-            against.append((a, b))
+        elif not math.isclose(predicted[a], predicted[b], rel_tol=1e-9):
+            told_apart += 1
+            if outcomes[a].measured_ms > outcomes[b].measured_ms:
+                against.append((a, b))
     return Order(
         predicted=tuple(sorted(predicted, key=lambda name: predicted[name])),
         measured=tuple(sorted(predicted, key=lambda name: outcomes[name].measured_ms)),
         ties=tuple(ties),
         against=tuple(against),
+        told_apart=told_apart,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -175,20 +175,23 @@ def _split(found: Iterator[tuple[str, Plan | DoesNotFit]]) -> tuple[dict[str, Pl
 
 @contextmanager
 def _scratch(folder: Path | None) -> Iterator[Path]:
-    """Yield a folder for files that go with it, and so does `folder` where it was not there."""
-    is_new = folder is not None and not folder.exists()
+    """Yield a folder for files that go with it; so do the folders above it that were not there."""
+    missing = [] if folder is None else [f for f in (folder, *folder.parents) if not f.exists()]
     try:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        scratch = tempfile.TemporaryDirectory(prefix="recshard-bench-", dir=folder, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
-    try:
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            scratch = tempfile.TemporaryDirectory(prefix="recshard-bench-", dir=folder, ignore_cleanup_errors=True)
+        except FileExistsError:
+            raise InputError(f"{folder}: found a file; accepted: a folder to write files in") from None
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
         with scratch as name:
             yield Path(name)
     finally:
-        if folder is not None and is_new and not any(folder.iterdir()):
-            folder.rmdir()
+        with suppress(OSError):  # not there, or somebody else's files are in it by now
+            for made in missing:
+                made.rmdir()
 
 
 def _gauges(loads: Mapping[Kind, Load], room: Path, seed: int) -> list[Gauge]:

@@ -94,7 +94,7 @@ def _order(order: Order, how: str) -> str:
         pairs = ", ".join(f"{a} was slower than {b}" for a, b in order.against)
         text += f": not the same order ({pairs})"
     elif order.is_as_predicted is None:
-        return f"{text}: no two can be told apart, since times between p10 and p90 overlap."
+        return f"{text}: no two can be told apart: predictions are equal, or times between p10 and p90 overlap."
     else:
         text += ": the same order" + ("" if order.measured == order.predicted else " but for ties")
     if order.ties:

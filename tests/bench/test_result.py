@@ -48,6 +48,12 @@ def test_times_that_overlap_are_a_tie_and_no_order() -> None:
     assert order_of({"a": 10.0, "b": 20.0, "c": 5.0}, third).is_as_predicted is False
 
 
+def test_plans_predicted_to_be_equal_confirm_nothing_by_being_apart() -> None:
+    outcomes = {o.name: o for o in (outcome("a", 1, 1.1), outcome("b", 2, 2.2))}
+    order = order_of({"a": 10.0, "b": 10.0 * (1 + 1e-12)}, outcomes)
+    assert (order.is_as_predicted, order.told_apart, order.ties) == (None, 0, ())
+
+
 def test_what_has_no_prediction_is_in_no_order() -> None:
     outcomes = {o.name: o for o in (outcome("a", 1, 1), outcome("lru", 0.5, 0.5))}
     assert order_of({"a": 10.0}, outcomes).measured == ("a",)

@@ -213,6 +213,9 @@ def test_a_trace_of_another_model_is_refused_before_the_work(tmp_path: Path) -> 
         bench_plan(plan, MemoryTrace({"a": [[1]]}), folder=tmp_path)
     with pytest.raises(InputError, match="ID 5000 is outside its 5000 rows"):
         bench_plan(plan, MemoryTrace({"a": [[1]], "b": [[5000]]}), folder=tmp_path)
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(InputError, match=r"a\.txt: found a file; accepted: a folder"):
+        bench_plan(plan, MemoryTrace({"a": [[1]], "b": [[5]]}), folder=tmp_path / "a.txt")
     with pytest.raises(InputError, match="steps: found 0; accepted: a whole number from 1"):
         bench_plan(plan, MemoryTrace({"a": [[1]], "b": [[5]]}), steps=0)
 
@@ -230,7 +233,7 @@ def test_a_new_folder_goes_with_its_files_and_a_baseline_is_said_to_have_no_recs
     tmp_path: Path,
 ) -> None:
     plan, trace = skewed_case()
-    bench = run_few(replace(plan, strategy="size"), trace, tmp_path / "new")
+    bench = run_few(replace(plan, strategy="size"), trace, tmp_path / "new" / "below")
     assert "does not know which rows are hot" in bench.left_out["recshard"]
     assert "size" in bench.by_name
     assert list(tmp_path.iterdir()) == []
