@@ -209,9 +209,12 @@ def check_slower(places: Mapping[str, Kind], rates: Mapping[Kind, Rate]) -> None
     (fastest, fast), *others = places.items()
     slower = {tier: kind for tier, kind in others if kind != fast}
     if others and not slower:
+        choose, tier, such_as = (
+            ("faster", fastest, "host") if fast == "file" else ("slower", others[-1][0], "file")
+        )
         raise NotSlower(
-            f"all tiers stand in one memory ({fast}): times would say nothing about a plan; choose a slower one "
-            f"for tier '{others[-1][0]}', such as --place {others[-1][0]}=file"
+            f"all tiers stand in one memory ({fast}): times would say nothing about a plan; choose a {choose} one "
+            f"for tier '{tier}', such as --place {tier}={such_as}"
         )
     for tier, kind in slower.items():
         if rates[fast].bytes_per_s < SLOWER * rates[kind].bytes_per_s:

@@ -69,6 +69,10 @@ def test_a_slow_memory_that_is_not_slower_is_an_error_with_both_rates() -> None:
 def test_tiers_that_all_stand_in_one_memory_are_an_error() -> None:
     with pytest.raises(NotSlower, match=r"all tiers stand in one memory .*--place uvm=file"):
         check_slower({"hbm": "host", "uvm": "host"}, {"host": rate("host", 1000)})
+    with pytest.raises(
+        NotSlower, match=r"all tiers stand in one memory \(file\).*a faster one .*--place hbm=host"
+    ):
+        check_slower({"hbm": "file", "uvm": "file"}, {"file": rate("file", 10)})
     check_slower({"hbm": "host"}, {"host": rate("host", 1000)})
 
 
