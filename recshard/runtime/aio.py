@@ -19,6 +19,7 @@ ByteArray: TypeAlias = NDArray[np.uint8]
 
 BLOCK = 4096  # bytes: what O_DIRECT wants offsets, lengths and addresses to be multiples of
 _PATIENCE = 1000  # interrupted waits in a row before giving up
+_GAVE_UP = -1
 
 
 class _Calls(NamedTuple):
@@ -48,6 +49,7 @@ class Queue:
         self._requests = np.zeros((depth, 8), dtype=np.int64)
         self._pointers = np.zeros(depth, dtype=np.int64)
         self._events = np.zeros((depth, 4), dtype=np.int64)
+        self._abandoned: ByteArray | None = None
         self.is_open = _setup(calls.setup, depth, self._number) == 0
 
     def read(
@@ -70,6 +72,10 @@ class Queue:
         arrays = (self._requests, self._pointers, self._events)
         number, calls = self._number[0], self._calls
         at, error = _read(number, calls.submit, calls.wait, file, begin, size, to, blocks, *arrays, out)
+        if error == _GAVE_UP:
+            # Reads may still end, into these blocks and with events that are no other call's.
+            self.is_open, self._abandoned = False, blocks
+            error = 0
         return int(at), int(error)
 
 
@@ -144,7 +150,7 @@ def _read(
         if ended < 0:
             interrupted += 1
             if interrupted > _PATIENCE:
-                return min(failed, n - 1), 0
+                return min(failed, n - 1), _GAVE_UP
             continue
         interrupted = 0
         flying -= ended

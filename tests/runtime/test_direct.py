@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recshard.errors import InputError
-from recshard.runtime import direct
+from recshard.runtime import aio, direct
 from recshard.runtime.aio import queue
 from recshard.runtime.direct import DirectReader
 
@@ -196,3 +196,18 @@ def test_a_file_is_open_once_for_all_its_readers_and_closed_with_the_last(tmp_pa
         assert np.array_equal(other.gather(np.arange(5)), content[5:])
     del other
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_queue_whose_reads_were_given_up_serves_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, content = written(tmp_path, 100, 64)
+    own = queue(7)
+    if own is None:
+        pytest.skip("the system has no queue of reads to give")
+    monkeypatch.setattr(direct, "queue", queue)
+    with DirectReader(path, 100, 64, threads=7) as reader:
+        monkeypatch.setattr(aio, "_read", lambda *_: (5, -1))
+        with pytest.raises(InputError, match="a read was interrupted"):
+            reader.gather(np.arange(100))
+        monkeypatch.undo()
+        assert queue(7) is None
+        assert np.array_equal(reader.gather(np.arange(100)), content)
