@@ -150,6 +150,7 @@ class Bench:
         cache_full: whether the page cache was full before the first step that counts; None: it did not run.
         cache_samples: samples that filled it.
         passes: how often the trace was begun.
+        doubt: why times say little, where the memories' rates came together while steps ran; None: they did not.
     """
 
     trace: str
@@ -162,6 +163,7 @@ class Bench:
     cache_full: bool | None
     cache_samples: int
     passes: int
+    doubt: str | None
 
     @property
     def by_name(self) -> dict[str, Outcome]:
@@ -194,6 +196,7 @@ class Bench:
             "steps": len(self.outcomes[0].times_ms),
             "warm_up": self.warm_up,
             "passes": self.passes,
+            "doubt": self.doubt,
             "cache_full": self.cache_full,
             "cache_samples": self.cache_samples,
             "tiers": [

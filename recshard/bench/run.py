@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from recshard.bench.calibrate import Gauge, Load, Rate, check_slower, load_of, seconds_of
+from recshard.bench.calibrate import Gauge, Load, NotSlower, Rate, check_slower, load_of, seconds_of
 from recshard.bench.contenders import at_rates, contenders, default_batch_size
 from recshard.bench.counted import Counted
 from recshard.bench.lru import PAGE
@@ -146,7 +146,7 @@ def bench_plan(
         batches += [next(source) for _ in range(warm_up + steps - len(batches))]
         times_ms = _run(made, gauges, batches, warm_up, trace.name, say)
         rates = _rates(gauges, _FIRST_ROUNDS + warm_up, say)
-        check_slower(where, rates)
+        doubt = _doubt(where, rates)
         counted = Counted(trace.name, trace.features, batches[warm_up:], size, rates, kinds)
         outcomes = tuple(_outcome(one, counted, ms) for one, ms in zip(made, times_ms, strict=True))
     return Bench(
@@ -160,7 +160,17 @@ def bench_plan(
         cache_full=full,
         cache_samples=cache_samples,
         passes=source.passes,
+        doubt=doubt,
     )
+
+
+def _doubt(places: Mapping[str, Kind], rates: Mapping[Kind, Rate]) -> str | None:
+    """Return why times say little: rates that were apart before steps ran may come together while they do."""
+    try:
+        check_slower(places, rates)
+    except NotSlower as error:
+        return str(error)
+    return None
 
 
 def _split(found: Iterator[tuple[str, Plan | DoesNotFit]]) -> tuple[dict[str, Plan], dict[str, str]]:

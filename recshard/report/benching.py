@@ -81,6 +81,8 @@ def _sentences(bench: Bench) -> list[str]:
             f"after {bench.cache_samples:,} samples; then {share(1 - cache.slow_share)} of lookups hit, and "
             f"{cache.pages_read:,} pages were read."
         )
+    if bench.doubt is not None:
+        sentences.append(f"Times say little, since the memories came together while steps ran: {bench.doubt}.")
     if bench.passes > 1:
         sentences.append(f"The trace ended and was begun anew: {bench.passes} passes.")
     sentences += [f"Left out: {name}: {reason}." for name, reason in bench.left_out.items()]
