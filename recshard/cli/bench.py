@@ -22,6 +22,7 @@ from recshard.cli.reading import (
     Traces,
     open_for_command,
 )
+from recshard.cli.tiers import words_by_tier
 
 
 def command(
@@ -68,7 +69,7 @@ def command(
     from recshard.plan import load_plan
     from recshard.report.benching import bench_report
 
-    places = _places(place or [])
+    places = words_by_tier("--place", place or [], "MEMORY", "uvm=file")
     loaded = load_plan(plan)
     trace = open_for_command(
         traces, format, data, samples, columns, delimiter, names, header, encoding, separator, strings
@@ -84,15 +85,3 @@ def command(
         say=note,
     )
     emit(as_json, found.summary, lambda: bench_report(found))
-
-
-def _places(given: list[str]) -> dict[str, str]:
-    from recshard.errors import InputError
-
-    found = {}
-    for text in given:
-        tier, equals, kind = text.partition("=")
-        if not (tier and equals and kind):
-            raise InputError(f"--place: found '{text}'; accepted: TIER=MEMORY, such as uvm=file")
-        found[tier.strip()] = kind.strip()
-    return found

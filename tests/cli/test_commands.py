@@ -283,6 +283,16 @@ BAD = {
     "cost model": (2, ["check", "plan", "--cost-model", "nothing"], ["nothing", "cost-host"]),
     "treat": (2, ["check", "plan", "--treat", "hbm"], ["hbm", "TIER=KIND"]),
     "export target": (2, ["export", "plan", "--to", "tensorflow", "-o", "x"], ["tensorflow", "fbgemm"]),
+    "export location": (
+        2,
+        ["export", "plan", "--to", "fbgemm", "-o", "x", "--location", "uvm=MANGED"],
+        ["tier 'uvm'", "'MANGED'", "did you mean 'MANAGED'", "HOST"],
+    ),
+    "export location of no tier": (
+        2,
+        ["export", "plan", "--to", "fbgemm", "-o", "x", "--location", "uvm"],
+        ["--location: found 'uvm'", "TIER=PLACE"],
+    ),
     "occupied output": (
         2,
         ["plan", "profile", "-t", "topology.toml", "-o", "occupied"],

@@ -16,12 +16,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from recshard import files
-from recshard.errors import InputError
+from recshard.export.tiers import Places
 from recshard.plan.plan import Plan
 from recshard.remap import parts_of
 from recshard.remap.storage import rank_files, write_ranks
 
-LOCATIONS = {"hbm": "DEVICE", "uvm": "MANAGED", "host": "HOST", "dram": "HOST"}
+LOCATIONS = Places(
+    "FBGEMM",
+    "location",
+    {"hbm": "DEVICE", "uvm": "MANAGED", "host": "HOST", "dram": "HOST"},
+    ("DEVICE", "MANAGED", "MANAGED_CACHING", "HOST"),
+)
 MARKER = "fbgemm.json"
 VERSION = 4
 
@@ -35,7 +40,7 @@ def export_fbgemm(plan: Plan, path: str | Path, locations: Mapping[str, str] | N
     Raises:
         InputError: a tier whose location is not known, or the folder cannot be written.
     """
-    known = _locations(plan, locations)
+    known = LOCATIONS.of(plan.tier_names, locations)
     with files.new_folder(path, MARKER) as folder:
         (folder / "remap").mkdir()
         document = _document(plan, known, write_ranks(plan, folder / "remap"))
@@ -49,18 +54,7 @@ def document_of(plan: Plan, locations: Mapping[str, str] | None = None) -> dict[
     Raises:
         InputError: a tier whose location is not known.
     """
-    return _document(plan, _locations(plan, locations), rank_files(plan))
-
-
-def _locations(plan: Plan, given: Mapping[str, str] | None) -> dict[str, str]:
-    known = LOCATIONS | dict(given or {})
-    for tier in plan.tier_names:
-        if tier not in known:
-            raise InputError(
-                f"tier '{tier}': FBGEMM has no such memory; known tiers: {', '.join(sorted(known))}; rename the "
-                "tier in the topology, or say which location it stands for"
-            )
-    return known
+    return _document(plan, LOCATIONS.of(plan.tier_names, locations), rank_files(plan))
 
 
 def _document(plan: Plan, locations: Mapping[str, str], ranks: Sequence[str | None]) -> dict[str, object]:

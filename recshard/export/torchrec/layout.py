@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from recshard.errors import InputError
+from recshard.export.tiers import Places
 from recshard.export.torchrec.curve import CacheCurve, cache_curves
 from recshard.plan.plan import Plan
 from recshard.remap import Part, TableRemap, remap_of
 from recshard.tables import EmbeddingTable
 
 FUSED, UVM, UVM_CACHING = "fused", "fused_uvm", "fused_uvm_caching"
-KERNELS = {"hbm": FUSED, "uvm": UVM, "host": UVM, "dram": UVM}
+KERNELS = Places("TorchRec", "kernel", {"hbm": FUSED, "uvm": UVM, "host": UVM, "dram": UVM}, (FUSED, UVM))
 VECTOR = 4  # columns: FBGEMM's kernels read rows in vectors of as many, and refuse other numbers
 
 Sharding = dict[str, dict[str, Any]]
@@ -109,18 +110,10 @@ def kernels_of(tier_names: tuple[str, ...], kernels: Mapping[str, str] | None = 
     """Return TorchRec's compute kernel for each tier.
 
     Raises:
-        InputError: a tier whose kernel is not known, or a kernel that is neither `fused` nor `fused_uvm`.
+        InputError: a tier whose kernel is not known or that is not there, or a kernel that is neither `fused` nor
+            `fused_uvm`.
     """
-    known = KERNELS | dict(kernels or {})
-    for tier in tier_names:
-        if tier not in known:
-            raise InputError(
-                f"tier '{tier}': TorchRec has no such memory; known tiers: {', '.join(sorted(known))}; rename the "
-                "tier in the topology, or say which compute kernel it stands for"
-            )
-        if known[tier] not in (FUSED, UVM):
-            raise InputError(f"tier '{tier}': found kernel '{known[tier]}'; accepted: {FUSED}, {UVM}")
-    return tuple(known[tier] for tier in tier_names)
+    return tuple(KERNELS.of(tier_names, kernels).values())
 
 
 def check_names(layout: Layout) -> None:
