@@ -22,6 +22,11 @@ WORDS: dict[str, str] = {
     "file": "a file read past the page cache (O_DIRECT)",
 }
 
+_LIMITS = (  # of control groups, versions 2 and 1
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+)
+
 
 def places_of(tier_names: Sequence[str], given: Mapping[str, str]) -> dict[str, Kind]:
     """Return the memory that stands for each tier, by name, fast to slow.
@@ -133,17 +138,23 @@ def check_disk(folder: Path) -> None:
         )
 
 
-def _free_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+def _free_memory(groups: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the bytes of host memory that are available, without limit where the system does not say.
 
     Args:
-        cgroup: what says how much of it a container may have; what it has of files can be given up.
+        groups: Linux's control groups, as a container sees its own.
     """
     machine = _number(Path("/proc/meminfo"), r"MemAvailable:\s+(\d+) kB")
-    limit, taken = _number(cgroup / "memory.max", r"(\d+)"), _number(cgroup / "memory.current", r"(\d+)")
-    files = _number(cgroup / "memory.stat", r"(?m)^file (\d+)$")
-    free = 2**63 if machine is None else machine * 1024
-    return free if limit is None else max(min(free, limit - (taken or 0) + (files or 0)), 0)
+    left = [_left_in(groups, *names) for names in _LIMITS]
+    return min(2**63 if machine is None else machine * 1024, *left)
+
+
+def _left_in(groups: Path, limit: str, used: str, statistics: str, idle: str) -> int:
+    """Return the bytes that a container may still take; idle pages of files make room where they are needed."""
+    accepted, taken = _number(groups / limit, r"(\d+)"), _number(groups / used, r"(\d+)")
+    if accepted is None or taken is None:
+        return 2**63
+    return max(accepted - taken + (_number(groups / statistics, rf"(?m)^{idle} (\d+)$") or 0), 0)
 
 
 def _number(path: Path, pattern: str) -> int | None:

@@ -27,7 +27,13 @@ def test_a_container_has_no_more_memory_than_it_may(tmp_path: Path) -> None:
     assert abs(_free_memory(tmp_path) - machine) < machine / 2
     (tmp_path / "memory.max").write_text("5000000\n")
     (tmp_path / "memory.current").write_text("3000000\n")
-    (tmp_path / "memory.stat").write_text("anon 2000000\nfile 1000000\nfile_dirty 7\n")
+    (tmp_path / "memory.stat").write_text("file 2000000\ninactive_file 1000000\nactive_file 7\n")
     assert _free_memory(tmp_path) == 3_000_000
     (tmp_path / "memory.current").write_text("9000000\n")
     assert _free_memory(tmp_path) == 0
+    older = tmp_path / "1"
+    (older / "memory").mkdir(parents=True)
+    (older / "memory" / "memory.limit_in_bytes").write_text("700\n")
+    (older / "memory" / "memory.usage_in_bytes").write_text("500\n")
+    (older / "memory" / "memory.stat").write_text("inactive_file 9\ntotal_inactive_file 100\n")
+    assert _free_memory(older) == 300
