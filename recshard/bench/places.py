@@ -76,9 +76,9 @@ def check_room(
 
     Args:
         plans: executed side by side.
-        measured: bytes of the tables that each memory is measured with.
         folder: for files.
         paged: the plan whose assignment the page cache runs; None: it does not run.
+        measured: bytes of the tables that each memory is measured with.
 
     Raises:
         InputError: a memory or the disk is too small.

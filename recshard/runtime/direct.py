@@ -61,8 +61,8 @@ class DirectReader:
             )
         self._span = -(-row_bytes // BLOCK) * BLOCK + BLOCK  # a row may begin in one block and end in the next
         store = np.empty(threads * self._span + BLOCK, dtype=np.uint8)
-        start = -store.ctypes.data % BLOCK
-        self._blocks = store[start : start + threads * self._span].reshape(threads, self._span)
+        aligned = -store.ctypes.data % BLOCK
+        self._blocks = store[aligned : aligned + threads * self._span].reshape(threads, self._span)
         self._try()
 
     def gather(self, slots: IntArray) -> ByteArray:

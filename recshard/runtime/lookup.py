@@ -67,16 +67,17 @@ def read_direct(lookups: Iterable[Lookups]) -> None:
     Raises:
         InputError: a file cannot be read.
     """
+    wanted, pairs = [], []
+    for own in lookups:
+        if own.direct is not None:
+            own.direct.flush(own.weight)
+            own.distinct, own.slots = torch.unique(own.slots, return_inverse=True)
+            wanted.append(own)
+            pairs.append((own.direct.reader, own.distinct.numpy()))
+    if not wanted:
+        return
     from recshard.runtime.direct import gather
 
-    wanted = [own for own in lookups if own.direct is not None and own.read is None]
-    for own in wanted:
-        assert own.direct is not None
-        own.direct.flush(own.weight)
-        own.distinct, own.slots = torch.unique(own.slots, return_inverse=True)
-    pairs = [
-        (own.direct.reader, own.distinct.numpy()) for own in wanted if own.direct and own.distinct is not None
-    ]
     for own, rows in zip(wanted, gather(pairs), strict=True):
         own.read = torch.from_numpy(rows).view(own.weight.dtype).view(len(rows), own.weight.shape[1])
 
